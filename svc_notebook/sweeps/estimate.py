@@ -23,6 +23,39 @@ SAMPLE_TRIALS = 1_000
 """A plan with more combinations is estimated from so many of them."""
 
 
+class ModelSize(NamedTuple):
+    """The size of all requests to one model, by the plan alone."""
+
+    n: int
+    prompt: Tokens
+    completion_tokens: float  # the most, by max_tokens
+    cost: tuple[float, float] | None  # the least and the most; None without a price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoFar:
+    """What a run has used, and what the requests that are missing will use.
+
+    Attributes:
+        prompt_tokens, completion_tokens: Those of the replies so far.
+        cost: What these replies cost; None if a price is unknown.
+        n_left: How many requests are missing.
+        n_unmeasured: How many of them go to models with too few replies; their figures
+            are those of the plan.
+        prompt, completion: Estimated tokens of the requests that are missing.
+        rest: What these cost, the least and the most; None if a price is unknown.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = 0.0
+    n_left: int = 0
+    n_unmeasured: int = 0
+    prompt: Tokens = Tokens()  # noqa: RUF009 - it cannot change
+    completion: Tokens = Tokens()  # noqa: RUF009 - it cannot change
+    rest: tuple[float, float] | None = (0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEstimate:
     """How large a plan is.
@@ -41,8 +74,11 @@ class PlanEstimate:
         prices: The price table, if there is one.
         unpriced: Models without a price in the table.
         completion: Estimated tokens of all replies, by the replies so far; None until
-            there are enough of each model.
+            there are any.
         n_seen: How many replies the figures were estimated from.
+        by_model: The size of the requests to each model, by the plan alone.
+        so_far: What was used and what is missing; None until there are replies.
+        is_emulated: Whether the emulator gave the replies, at no cost.
         answered: How many requests to each model the ledger answers, at no cost.
     """
 
@@ -60,6 +96,9 @@ class PlanEstimate:
     unpriced: tuple[str, ...] = ()
     completion: Tokens | None = None
     n_seen: int = 0
+    by_model: Mapping[str, ModelSize] = field(default_factory=dict)
+    so_far: SoFar | None = None
+    is_emulated: bool = False
     answered: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -98,6 +137,15 @@ def estimate_of(
         model: _cost_of(model, prompts[model], replies[model], prices)
         for model in prompts
     }
+    by_model = {
+        model: ModelSize(
+            grid.n_by_model[model],
+            prompts[model].times(scale),
+            replies[model] * scale,
+            None if cost is None else (cost[0] * scale, cost[1] * scale),
+        )
+        for model, cost in costs.items()
+    }
     known = [cost for cost in costs.values() if cost is not None]
     is_priced = prices is not None and len(known) == len(costs)
     return PlanEstimate(
@@ -115,6 +163,7 @@ def estimate_of(
         if is_priced
         else None,
         prices=prices,
+        by_model=by_model,
         unpriced=tuple(model for model, cost in costs.items() if cost is None),
     )
 
@@ -151,60 +200,135 @@ class Seen(NamedTuple):
 
 def estimate_by_replies(
     size: PlanEstimate,
-    n_by_model: Mapping[str, int],
+    n_left: Mapping[str, int],
     seen: Mapping[str, Sequence[Seen]],
 ) -> PlanEstimate:
-    """Estimate a size again from the replies so far, if there are enough of each model.
+    """Estimate a size again from the replies so far, if there are any.
 
-    The tokens of these replies are known. Those of the others are estimated from their
-    mean, with an interval that holds the true total 9 times in 10.
+    The tokens of these replies are known. Those of the others are estimated from the
+    mean of their model, with an interval that holds the true total 9 times in 10. For
+    a model with too few replies, such as one that was added, they are as planned.
+
+    Args:
+        size: The size by the plan alone.
+        n_left: How many requests to each model of the plan are missing.
+        seen: The replies so far of each model.
     """
-    n_seen = sum(len(seen.get(model, ())) for model in n_by_model)
-    if not n_seen or any(
-        len(seen.get(model, ())) < min(LEAST_SEEN, n) for model, n in n_by_model.items()
+    n_seen = sum(len(seen.get(model, ())) for model in n_left)
+    if not n_seen or not all(
+        model in size.by_model or _is_measured(seen.get(model, ()), n)
+        for model, n in n_left.items()
     ):
         return size
-    totals = [
-        _totals(model, seen[model], n, size.prices) for model, n in n_by_model.items()
-    ]
-    prompts, completions, costs = zip(*totals, strict=True)
-    cost = None if None in costs else sum(costs, Tokens())
+    so_far = SoFar()
+    for model, n in n_left.items():
+        part = _so_far(model, seen.get(model, ()), n, size)
+        so_far = _added(so_far, part)
+    cost, rest = so_far.cost, so_far.rest
+    is_priced = cost is not None and rest is not None
     return replace(
         size,
-        prompt=sum(prompts, Tokens()),
-        completion=sum(completions, Tokens()),
+        prompt=Tokens(so_far.prompt_tokens) + so_far.prompt,
+        completion=Tokens(so_far.completion_tokens) + so_far.completion,
         n_seen=n_seen,
         is_sampled=False,
-        cost_low=None if cost is None else cost.mean - cost.under,
-        cost_high=None if cost is None else cost.mean + cost.over,
+        cost_low=(cost or 0.0) + rest[0] if is_priced and rest else None,
+        cost_high=(cost or 0.0) + rest[1] if is_priced and rest else None,
+        so_far=so_far,
     )
 
 
-def _totals(
-    model: str, seen: Sequence[Seen], n: int, prices: Prices | None
-) -> tuple[Tokens, Tokens, Tokens | None]:
-    """Return the tokens of a model's prompts and replies, and their cost if known."""
-    costs = []
-    for prompt, reply, _ in seen if prices else ():
-        n_tokens = {"prompt_tokens": prompt, "completion_tokens": reply}
-        cost = None if prices is None else prices.cost(model, **n_tokens)
-        costs += [] if cost is None else [cost]
-    return (
-        total_of([reply.prompt_tokens for reply in seen], n),
-        total_of([reply.completion_tokens for reply in seen], n),
-        total_of(costs, n) if costs else None,
+def _is_measured(replies: Sequence[Seen], n_left: int) -> bool:
+    """Whether the replies of a model suffice to estimate the others."""
+    return not n_left or len(replies) >= LEAST_SEEN
+
+
+def _so_far(
+    model: str, replies: Sequence[Seen], n_left: int, size: PlanEstimate
+) -> SoFar:
+    """Return what was used and is missing for one model."""
+    prompts = [reply.prompt_tokens for reply in replies]
+    completions = [reply.completion_tokens for reply in replies]
+    costs = _costs(model, replies, size.prices)
+    used = SoFar(
+        prompt_tokens=sum(prompts),
+        completion_tokens=sum(completions),
+        cost=None if costs is None else sum(costs),
+        n_left=n_left,
     )
+    if not _is_measured(replies, n_left):
+        return _with_planned(used, size.by_model[model], size)
+    cost = None if costs is None else rest_of(costs, n_left)
+    return replace(
+        used,
+        prompt=rest_of(prompts, n_left),
+        completion=rest_of(completions, n_left),
+        rest=None if cost is None else (cost.mean - cost.under, cost.mean + cost.over),
+    )
+
+
+def _with_planned(used: SoFar, planned: ModelSize, size: PlanEstimate) -> SoFar:
+    """Add what is missing as it was planned, for a model with too few replies."""
+    share = used.n_left / max(planned.n, 1)
+    half = planned.completion_tokens * share / 2
+    rest = planned.cost
+    if rest is not None:
+        rest = rest[0] * share, inf if size.n_unlimited else rest[1] * share
+    return replace(
+        used,
+        n_unmeasured=used.n_left,
+        prompt=planned.prompt.times(share),
+        completion=Tokens(half, half, half),
+        rest=rest,
+    )
+
+
+def _added(one: SoFar, other: SoFar) -> SoFar:
+    """Add what two models use; a price that is unknown makes the sum unknown."""
+    rest = None
+    if one.rest is not None and other.rest is not None:
+        rest = one.rest[0] + other.rest[0], one.rest[1] + other.rest[1]
+    is_known = one.cost is not None and other.cost is not None
+    return SoFar(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+        cost=(one.cost or 0.0) + (other.cost or 0.0) if is_known else None,
+        n_left=one.n_left + other.n_left,
+        n_unmeasured=one.n_unmeasured + other.n_unmeasured,
+        prompt=one.prompt + other.prompt,
+        completion=one.completion + other.completion,
+        rest=rest,
+    )
+
+
+def _costs(
+    model: str, replies: Sequence[Seen], prices: Prices | None
+) -> list[float] | None:
+    """Return what each reply cost; None if a price is unknown."""
+    if prices is None:
+        return None
+    costs = list[float]()
+    for prompt, reply, _ in replies:
+        cost = prices.cost(model, prompt_tokens=prompt, completion_tokens=reply)
+        if cost is None:
+            return None
+        costs.append(cost)
+    return costs
 
 
 def total_of(seen: Sequence[float], n: int) -> Tokens:
     """Estimate the total of `n` values, some of which were seen."""
-    n_left, mean = max(n - len(seen), 0), fmean(seen)
+    return Tokens(sum(seen)) + rest_of(seen, max(n - len(seen), 0))
+
+
+def rest_of(seen: Sequence[float], n_left: int) -> Tokens:
+    """Estimate the total of `n_left` further values like those that were seen."""
     if not n_left:
-        return Tokens(sum(seen))
+        return Tokens()
     # two errors: the spread of the values that are left, and that of the mean so far
     spread = stdev(seen) * sqrt(n_left * (n_left + len(seen)) / len(seen))
-    width = _t_quantile(len(seen) - 1) * spread
-    return Tokens(sum(seen) + mean * n_left, min(width, mean * n_left), width)
+    width, mean = _t_quantile(len(seen) - 1) * spread, fmean(seen)
+    return Tokens(mean * n_left, min(width, mean * n_left), width)
 
 
 def _t_quantile(n_free: int) -> float:
@@ -356,12 +480,27 @@ def cost_range(size: PlanEstimate) -> str:
     if size.cost_low is None or size.cost_high is None:
         unpriced = ", ".join(size.unpriced[:SHOWN_MODELS])
         return f"unknown: your price table has no price for {unpriced}"
-    table = size.prices
-    ends = dict.fromkeys((f"{size.cost_low:,.4g}", f"{size.cost_high:,.4g}"))
-    cost = f"{' to '.join(ends)} {table.currency}"
-    if size.cost_high == inf:
-        cost = f"at least {size.cost_low:,.4g} {table.currency}, for the prompts"
-    return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()})"
+    table, so_far = size.prices, size.so_far
+    if so_far is None or so_far.cost is None or so_far.rest is None:
+        cost = _between(size.cost_low, size.cost_high, f" {table.currency}")
+    else:
+        cost = f"{so_far.cost:,.4g} {table.currency}"
+        if so_far.n_left:
+            rest = _between(*so_far.rest)
+            cost += f" so far, {missing_requests(so_far.n_left)} {rest}"
+    free = "; the emulator itself costs nothing" if size.is_emulated else ""
+    return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()}){free}"
+
+
+def missing_requests(n: int) -> str:
+    """Return "the 3 missing requests"."""
+    return "the missing request" if n == 1 else f"the {n:,} missing requests"
+
+
+def _between(low: float, high: float, currency: str = "") -> str:
+    if high == inf:
+        return f"at least {low:,.4g}{currency}, for the prompts"
+    return f"{' to '.join(dict.fromkeys((f'{low:,.4g}', f'{high:,.4g}')))}{currency}"
 
 
 def ask_before_sending(
@@ -401,5 +540,7 @@ def _most_cost(size: PlanEstimate, n_requests: int) -> str:
     """Say what a part of the plan costs at most; "" if prices are unknown."""
     if size.prices is None or size.cost_high is None or not size.n_trials:
         return ""
-    cost = size.cost_high * n_requests / size.n_trials
+    cost, so_far = size.cost_high * n_requests / size.n_trials, size.so_far
+    if so_far is not None and so_far.rest is not None and so_far.n_left:
+        cost = so_far.rest[1] * n_requests / so_far.n_left
     return f" and costs at most about {cost:,.2g} {size.prices.currency}"

@@ -17,10 +17,12 @@ from .estimate import (
     SHOWN_MODELS,
     Forecast,
     PlanEstimate,
+    SoFar,
     Speed,
     cost_range,
     duration,
     forecast,
+    missing_requests,
 )
 from .grid import EXTRA, LABELS, TOOLS, Dimension, Grid, tool_names
 from .rows import Rows, size_and_end
@@ -62,7 +64,7 @@ def plan_lines(
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
         ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
         ("ledger", _reused_in_words(size) if is_left else ""),
-        *(_estimate_lines(size, n_left, times) if is_left else []),
+        *(_estimate_lines(size, n_left, times) if is_left else _spent(size)),
     ]
     return [line for line in lines if line[1]]
 
@@ -123,7 +125,7 @@ def _estimate_lines(
     size: PlanEstimate, n_left: Mapping[str, int], times: Sequence[str] | None
 ) -> list[Line]:
     is_answered = times is None
-    is_part = sum(n_left.values()) < size.n_trials
+    is_part = size.so_far is None and sum(n_left.values()) < size.n_trials
     of_all = f", for all {size.n_trials:,} requests" if is_part else ""
     cost = "" if is_answered else cost_range(size)
     return [
@@ -133,6 +135,11 @@ def _estimate_lines(
         ("note", "nothing is sent: the file in SVC_ANSWERS answers" * is_answered),
         *(("note", line) for line in _warnings(size)),
     ]
+
+
+def _spent(size: PlanEstimate) -> list[Line]:
+    """Say what a complete run cost."""
+    return [] if size.so_far is None else [("cost", cost_range(size))]
 
 
 def _product_in_words(grid: Grid) -> str:
@@ -167,15 +174,27 @@ def _reused_in_words(size: PlanEstimate) -> str:
 
 
 def _tokens_in_words(size: PlanEstimate) -> str:
-    if size.completion is not None:
-        replies = f"{size.n_seen} repl{'y' if size.n_seen == 1 else 'ies'} so far"
-        prompts, answers = _with_interval(size.prompt), _with_interval(size.completion)
-        return f"{prompts} in prompts, {answers} in replies, by the {replies}"
+    if size.so_far is not None:
+        return _tokens_so_far(size.so_far, is_open=size.n_unlimited > 0)
     source = "estimated from a sample" if size.is_sampled else "estimated"
     replies = f"0 to {size.completion_tokens:,} in replies (by max_tokens)"
     if size.n_unlimited:
         replies = "unknown in replies (max_tokens is not set)"
     return f"about {size.prompt.best:,} in prompts ({source}: {size.prompt}), {replies}"
+
+
+def _tokens_so_far(so_far: SoFar, *, is_open: bool) -> str:
+    """Say how many tokens were used, and how many what is missing will use."""
+    replies = f"{_with_interval(so_far.completion)} in replies"
+    if so_far.n_unmeasured:  # between nothing and max_tokens, so no number is likely
+        replies = f"{so_far.completion} in replies (by max_tokens)"
+        if is_open:
+            replies = "unknown in replies (max_tokens is not set)"
+    return (
+        f"{so_far.prompt_tokens:,} in prompts and {so_far.completion_tokens:,} in "
+        f"replies so far, {missing_requests(so_far.n_left)} "
+        f"{_with_interval(so_far.prompt)} in prompts and {replies}"
+    )
 
 
 def _with_interval(tokens: Tokens) -> str:

@@ -7,6 +7,7 @@ requests are being sent.
 import dataclasses
 import platform
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -432,9 +433,15 @@ class RunResult:
         """How large the plan is, by the replies so far if there are enough."""
         if self.plan.is_reusing:  # reused replies say nothing about the others
             return self._planned_size()
-        seen = {} if self.ledger is None else self.status().seen
-        size = self._planned_size()
-        return estimate_by_replies(size, self.plan.grid.n_by_model, seen)
+        if self.ledger is None:
+            return self._planned_size()
+        status, n_left = self.status(), Counter(self.plan.grid.n_by_model)
+        n_left.subtract(settled_of(status).n_by_model)
+        left = {model: max(n_left[model], 0) for model in self.plan.grid.n_by_model}
+        size = estimate_by_replies(self._planned_size(), left, status.seen)
+        first = status.first
+        is_emulated = first is not None and first.is_emulated
+        return dataclasses.replace(size, is_emulated=is_emulated)
 
     def _planned_size(self) -> PlanEstimate:
         """Return the estimate by the plan, made again only for another price table."""

@@ -1,5 +1,6 @@
 """What a plan takes, estimated before and while it runs: tokens, cost, duration."""
 
+from dataclasses import replace
 from datetime import date
 from random import Random
 
@@ -18,7 +19,7 @@ from svc_notebook.sweeps.estimate import (
 )
 from svc_notebook.sweeps.plan import build_grid
 from svc_notebook.sweeps.plan_description import duration_lines
-from svc_notebook.sweeps.run import plan_run
+from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.scheduler import most_in_flight
 from tests.sweeps.world import priced_run
 
@@ -89,9 +90,44 @@ def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
     assert seen.completion.low < seen.completion.best < seen.completion.high
     assert (seen.cost_high or 0) < (planned.cost_high or 0)
     words = " ".join(repr(run).split())
-    assert f"about {seen.completion.best:,} ({seen.completion}) in replies" in words
-    assert "by the 8 replies so far, for all 100 requests" in words
+    assert seen.so_far is not None
+    rest = seen.so_far.completion
+    assert "in replies so far, the 92 missing requests " in words
+    assert f"and about {rest.best:,} ({rest}) in replies" in words
+    assert "THB so far, the 92 missing requests" in words
+    assert "for all" not in words
     assert "until the last reply" in words
+
+
+def paid_for(run: Run) -> float:
+    """Return what the tokens of a run cost, if the emulator were not free."""
+    df = run.replies_df()
+    n_tokens = df["prompt_tokens"].sum() + 2 * df["completion_tokens"].sum()
+    return float(n_tokens) / 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("added", ["model", "rows"])
+def test_what_was_spent_is_kept_when_requests_are_added(
+    session: Session, added: str
+) -> None:
+    """The replies so far cost what they did; only what is missing is estimated."""
+    price = Price(prompt=1.0, completion=2.0)
+    prices = replace(PRICES, models={MODEL: price, OTHER: price})
+    how = {"name": "reviews", "max_tokens": 50}
+    first = priced_run(
+        session, prices, "{{text}}", rows=ROWS[:6], model=MODEL, **how
+    ).run()
+    spent = paid_for(first)
+    assert f"cost {spent:,.4g} THB, by your prices" in " ".join(repr(first).split())
+
+    models = [MODEL, OTHER] if added == "model" else MODEL
+    rows = ROWS[:6] if added == "model" else ROWS[:12]
+    more = priced_run(session, prices, "{{text}}", rows=rows, model=models, **how)
+
+    size, words = more.size, " ".join(repr(more).split())
+    assert f"cost {spent:,.4g} THB so far, the 6 missing requests" in words
+    assert spent < (size.cost_low or 0) < (size.cost_high or 0)
 
 
 @pytest.mark.slow
