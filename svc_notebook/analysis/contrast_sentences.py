@@ -208,8 +208,14 @@ def _better(
 
 def _no_difference(study: Study, pair: Pair, facts: _Facts, figures: str) -> str:
     """Say that no difference is seen, and how large it may be."""
-    seen = f"no difference in {study.name} is seen between {facts.first} and "
-    seen += f"{facts.second}: {figures}"
+    between = f"{facts.first} and {facts.second}"
+    if np.isnan(facts.low) and _has_too_few(pair):
+        why = _why_no_interval(study, pair)
+        return (
+            f"too early to say whether {study.name} differs between {between}: "
+            f"{figures}; {why}"
+        )
+    seen = f"no difference in {study.name} is seen between {between}: {figures}"
     if np.isnan(facts.low):
         return f"{seen}; {_why_no_interval(study, pair)}"
     farthest = max(-facts.low, facts.high)
@@ -475,6 +481,13 @@ def _more_units_needed(
         f"if others are like these, about {round_up(n):,} {study.counted} in all would "
         "tell"
     )
+
+
+def _has_too_few(pair: Pair) -> bool:
+    """Whether a comparison without an interval has too few units for one."""
+    if isinstance(pair.estimate, ConfidenceSequence):
+        return pair.estimate.n_units < MIN_UNITS
+    return pair.estimate.n_units < MIN_PROMPTS * max(len(pair.groups), 1)
 
 
 def _why_no_interval(study: Study, pair: Pair) -> str:

@@ -5,12 +5,12 @@ every kernel, so that a rater can continue later. Which reply of a pair is on th
 is drawn for each rater.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf
 from random import Random
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pandas as pd
 
@@ -29,6 +29,7 @@ from .reply_factors import (
     setting_name,
 )
 
+_Item = TypeVar("_Item")
 First = Literal["differs", "random"]
 ReplyKey = tuple[str, int]
 """The exchange_id and the choice_index of a reply."""
@@ -136,20 +137,29 @@ def rating_items(df: pd.DataFrame, order: RatingOrder) -> list[RatingItem]:
             chosen = "differs"
             rows = [rows[n] for n in sorted(range(len(rows)), key=ranks.__getitem__)]
     sides = Random(f"{order.seed}/rate/{order.name}/{order.rater}")  # noqa: S311 - no secret
-    items = list[RatingItem]()
-    for row in rows:
-        if len(items) >= (inf if order.n is None else order.n):
-            break
+
+    def shuffled(row: pd.DataFrame) -> list[tuple[ShownReply, ...]]:
         groups = [*_groups(row, candidates, within)]
         sides.shuffle(groups)
-        items += [
-            RatingItem(
-                number=len(items) + nth,
-                replies=tuple(sides.sample(group, len(group))),
-                chosen=chosen,
-            )
-            for nth, group in enumerate(groups)
-        ]
+        return [tuple(sides.sample(group, len(group))) for group in groups]
+
+    shown_replies = whole_rows(map(shuffled, rows), order.n)
+    return [
+        RatingItem(number=number, replies=replies, chosen=chosen)
+        for number, replies in enumerate(shown_replies)
+    ]
+
+
+def whole_rows(rows: Iterable[Sequence[_Item]], n: int | None) -> list[_Item]:
+    """Return the items of the first rows, `n` rounded up to whole rows; all if None.
+
+    So each row that is rated or judged has all its replies, which can be compared.
+    """
+    items = list[_Item]()
+    for row in rows:
+        if len(items) >= (inf if n is None else n):
+            break
+        items += row
     return items
 
 

@@ -27,6 +27,7 @@ from svc_notebook.analysis.judge_probes import (
     share_of,
     with_markdown,
 )
+from svc_notebook.analysis.rating_order import whole_rows
 from svc_notebook.analysis.reply_factors import (
     check_replies,
     coded,
@@ -34,6 +35,7 @@ from svc_notebook.analysis.reply_factors import (
     in_number,
     in_words,
     named,
+    prompt_codes,
     unit_codes,
 )
 from svc_notebook.analysis.reply_factors import unit as prompt_columns
@@ -115,7 +117,7 @@ class JudgeQuestion:
         name: NAME of the score `judge_NAME`, which the verdicts are.
         criteria: The criteria, each with the verdicts to choose from.
         pairs: The column whose values are compared in pairs; None judges each reply.
-        n: How many replies or pairs are judged; all if None.
+        n: How many replies or pairs are judged, rounded up to whole rows; all if None.
         has_probes: Whether the probes are sent.
     """
 
@@ -167,6 +169,7 @@ class _Reply(NamedTuple):
     key: str  # the same in every run of the same requests
     text: str
     asked: str
+    row: int  # the code of its prompt
     value: str = ""  # of the factor that is compared in pairs
 
 
@@ -221,8 +224,8 @@ def plan_judge(
     df, name = judged_replies(result), name_of(result.plan.run_id, question.name)
     earlier = _earlier_items(session, name, question)
     items, known = _items_of(df, question), earlier.get("", set())
-    n = len(items) if question.n is None else max(question.n, len(known))
-    items = _sample(items, n, name, known)
+    if question.n is not None:
+        items = _draw_rows(items, question.n, name, known)
     rows = list(_sweep_rows(items, question, name, earlier))
     template = SINGLE if question.pairs is None else PAIR
     sent = {"temperature": 0.0, "max_tokens": MAX_TOKENS, **options}
@@ -314,12 +317,37 @@ def _replies(df: pd.DataFrame, factor: str | None) -> list[_Reply]:
             key=f"{key}/{repeat}/{choice}",
             text=str(text),
             asked=str(prompt),
+            row=int(row),
             value=value,
         )
-        for (exchange_id, choice, key, repeat, text, prompt), value in zip(
-            df[columns].itertuples(index=False), values, strict=True
+        for (exchange_id, choice, key, repeat, text, prompt), row, value in zip(
+            df[columns].itertuples(index=False), prompt_codes(df), values, strict=True
         )
     ]
+
+
+def _draw_rows(
+    items: Sequence[_Item], n: int, seed: str, known: set[tuple[Any, ...]]
+) -> list[_Item]:
+    """Return the items of random rows, first of those that were asked about before.
+
+    Items of one row can be compared, so all of them are judged or none.
+    """
+    rows: dict[int, list[_Item]] = {}
+    for item in items:
+        rows.setdefault(item.left.row, []).append(item)
+    is_known = {
+        number: any(item.ids in known for item in row) for number, row in rows.items()
+    }
+
+    def order(number: int) -> tuple[bool, str]:
+        first = min(item.left.key for item in rows[number])
+        return not is_known[number], _digest(seed, first)
+
+    n_known = sum(len(row) for number, row in rows.items() if is_known[number])
+    in_order = (rows[number] for number in sorted(rows, key=order))
+    drawn = {item.ids for item in whole_rows(in_order, max(n, n_known))}
+    return [item for item in items if item.ids in drawn]
 
 
 def _sample(

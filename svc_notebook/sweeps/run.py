@@ -1070,7 +1070,8 @@ class Run:
             pairs: What the run varies, such as `model`: two replies to a row are
                 compared, in both orders, by "left", "right" or "tie".
             name: NAME of the score; `good` if None, and `pairs` for pairs.
-            n: How many replies or pairs, at random; all of them if None.
+            n: How many replies or pairs, of random rows and rounded up to whole rows,
+                so that the replies to a row can be compared; all of them if None.
             probes: Whether about 60 more requests measure `itself` and `style`.
             **options: Those of `svc.sweep`, such as `confirm_above`, `limits`,
                 `repeats` or `max_tokens`. `temperature` is 0 if left out.

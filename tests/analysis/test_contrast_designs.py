@@ -469,6 +469,17 @@ def test_equal_values_are_never_told_apart() -> None:
     assert _only(compared)["low"] < 0 < _only(compared)["high"]
 
 
+def test_too_few_rows_are_too_early_to_say() -> None:
+    """Two rows with equal values are no evidence that there is no difference."""
+    frame = _asked({"old": [1.0, 1.0], "new": [1.0, 1.0]})
+
+    [said] = contrast(frame, "model").says
+
+    assert said.startswith("Too early to say whether right differs between ")
+    assert "at least 3 rows are needed" in said
+    assert "o difference" not in said
+
+
 def test_a_margin_is_ruled_out_at_any_look() -> None:
     """Enough rows without a difference show that one is at most 10 points worse."""
     frame = _asked({"old": ([1.0] * 100), "new": [1.0] * 100})

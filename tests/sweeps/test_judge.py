@@ -182,6 +182,19 @@ def test_the_same_call_continues_and_sends_nothing_twice(play: PLAY) -> None:
     assert run.replies_df()["score_judge_good"].notna().sum() == 30
 
 
+def test_a_part_of_the_replies_is_whole_rows(play: PLAY) -> None:
+    """Replies of both models to the same rows are judged, so they can be compared."""
+    run = swept(play(*replies(), verdicts_of("fair")))
+
+    run.judge("Is it good?", model=JUDGE, n=11, probes=False).run()
+
+    df = run.replies_df()
+    judged = df[df["score_judge_good"].notna()]
+    assert judged.groupby("row")["model"].nunique().tolist() == [2] * 6
+    [compared] = run.contrast_df("model", "judge_good").to_dict("records")
+    assert compared["n_prompts"] == 6
+
+
 def test_another_question_needs_another_name(play: PLAY) -> None:
     """The message has the question that was asked, and what to do."""
     session = play(*replies(), verdicts_of("fair"))
