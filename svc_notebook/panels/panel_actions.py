@@ -454,12 +454,14 @@ class PanelController:
         *,
         keeps_settings: bool = True,
     ) -> None:
-        """Show another conversation."""
+        """Show another conversation, with Compare switched off."""
         context = self.context
         with context.lock:
             # another view of the panel was faster
             if context.state.phase is not Phase.IDLE:
                 raise ParameterError(BUSY, param="panel")
+            if conversation is not context.conversation:
+                context.change(comparing=replace(context.state.comparing, by=""))
             self._unlisten()
             context.conversation = conversation
             self._unlisten = conversation.on_change(self._on_change)

@@ -224,6 +224,25 @@ def test_a_new_conversation_compares_nothing(open_page: OpenPage) -> None:
     assert page.view["compare"]["values"] == [0.1, 0.2]
 
 
+@pytest.mark.parametrize("action", ["open", "remove"])
+def test_another_conversation_is_not_compared(
+    kept: OpenPage, emulator: Emulator, action: str
+) -> None:
+    """A message in one that was opened is asked once; Compare stays in its own."""
+    page = kept("sea")
+    page.say("compare", name="temperature", value=[0.1, 0.2], on=False)
+    page.ask("Warm?")
+    page.say("open", name="sea")
+    own = page.view["compare"]["by"]
+    page.say(action, name={"open": "chat", "remove": "sea"}[action])
+    n_asked = len(emulator.requests)
+    page.ask("And you?")
+
+    assert own == "temperature"
+    assert page.view["compare"]["by"] == ""
+    assert len(emulator.requests) == n_asked + 1
+
+
 def test_a_conversation_without_a_name_gets_one_from_its_first_message(
     kept: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
