@@ -133,20 +133,27 @@
     };
   };
 
+  /** Find the notebook in use; for a panel of another one, that one if it is in sight. */
+  const notebookOf = (tracker, path) => {
+    const { currentWidget } = tracker;
+    if (!path || currentWidget?.context.path === path) return currentWidget;
+    return tracker.find(({ context, isVisible }) => isVisible && context.path === path);
+  };
+
   /** Find the notebook and the cell that show an element; else those in use. */
-  const placeOf = (tracker, element) => {
+  const placeOf = (tracker, element, path) => {
     let place = null;
     tracker.forEach(({ content }) => {
       const index = content.widgets.findIndex((cell) => cell.node.contains(element ?? null));
       if (index >= 0) place = { content, index };
     });
-    const content = tracker.currentWidget?.content;
+    const content = notebookOf(tracker, path)?.content;
     return place ?? (content && { content, index: content.activeCellIndex });
   };
 
   /** Put a text into a new code cell below, without running it; say whether it could. */
-  const insertBelow = (tracker, { source, element } = {}) => {
-    const { content, index } = placeOf(tracker, element) ?? {};
+  const insertBelow = (tracker, { source, element, path } = {}) => {
+    const { content, index } = placeOf(tracker, element, path) ?? {};
     if (typeof source !== "string" || !content?.model || content.model.readOnly) return false;
     const metadata = { trusted: false };
     content.model.sharedModel.insertCell(index + 1, { cell_type: "code", source, metadata });
@@ -228,7 +235,9 @@
           });
           // A panel cannot reach commands. It learns from the event whether somebody answered.
           document.addEventListener(INSERT_BELOW, (event) => {
-            if (insertBelow(tracker, event.detail ?? {})) event.preventDefault();
+            const detail = event.detail ?? {};
+            if (insertBelow(tracker, detail)) event.preventDefault();
+            else detail.isElsewhere = !placeOf(tracker, detail.element, detail.path);
           });
         },
       },

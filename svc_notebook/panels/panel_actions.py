@@ -316,7 +316,7 @@ class PanelController:
         context, side_area = self.context, self.context.side_area
         new = context.conversation.is_untitled
         try:
-            side_area.open("Chat" if new else context.conversation.name)
+            side_area.open("New conversation" if new else context.conversation.name)
         except ConfigError as error:
             context.change(notice=str(error), is_problem=False, is_restored=False)
             self.view.show()

@@ -1,11 +1,14 @@
 """A panel in JupyterLab's side area, and what is said where there is none."""
 
 import os
+from collections.abc import Iterator
 from importlib.resources import files
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Response, expect
 
+from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench, Notebook
 from tests.browser.panel_page import axe_findings
 
@@ -14,6 +17,18 @@ OPEN = "import svc_notebook as svc\nsvc.panel({!r}, place='right')"
 LINE = "The panel is in the side area."
 NOT_THERE = "The panel is in this cell: the side area needs JupyterLab"
 PLAN = OPEN.format("plan")
+FRONT = "window.jupyterapp.shell.currentWidget"
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator that writes code where it is asked for code."""
+    script: list[dict[str, Any]] = [
+        {"when": {"contains": "code"}, "text": "```python\ncups = 3\n```\n"},
+        {"text": "Green, black and iced.", "times": None},
+    ]
+    with Emulator(script=script, limits=False) as running:
+        yield running
 
 
 def docked(notebook: Notebook) -> Locator:
@@ -165,6 +180,106 @@ def test_a_panel_leaves_most_of_a_small_window_to_the_notebook(bench: Bench) -> 
     notebook.run(1)
     is_docked_once(notebook)
     has_width(notebook, 310, 320)
+
+
+def has_tab(notebook: Notebook, title: str) -> None:
+    """Wait until the one tab of a panel has this title."""
+    tab = notebook.page.locator(
+        ".jp-SideBar.jp-mod-right li:has(.lm-TabBar-tabCloseIcon:visible)"
+    )
+    expect(tab.locator(".lm-TabBar-tabLabel")).to_have_text([title])
+
+
+def test_the_tab_follows_the_header_and_names_the_notebook(bench: Bench) -> None:
+    """With a new name, a new conversation or another, and a renamed file."""
+    notebook = open_docked(bench, "day3")
+    panel = docked(notebook)
+    has_tab(notebook, "plan - day3")
+    ask(notebook)
+    panel.get_by_role("button", name="Conversations").click()
+    name = panel.get_by_role("textbox", name="Name of this conversation")
+    name.fill("<b>my</b> trip")
+    name.press("Enter")
+    has_tab(notebook, "<b>my</b> trip - day3")
+
+    panel.get_by_role("button", name="New conversation").click()
+    has_tab(notebook, "New conversation - day3")
+    composer = panel.get_by_role("textbox", name="Message")
+    composer.fill("Write code")
+    composer.press("Enter")
+    has_tab(notebook, "Write code - day3")
+    expect(panel.locator(".svc-foot")).to_be_visible()
+
+    panel.get_by_role("button", name="Conversations").click()
+    panel.get_by_role("listitem").filter(has_text="my").get_by_text("three").click()
+    has_tab(notebook, "<b>my</b> trip - day3")
+    look(notebook, "docked-tab")
+
+    notebook.page.evaluate(
+        f"async () => {{ await {FRONT}.context.rename('day3b.ipynb') }}"
+    )
+    has_tab(notebook, "<b>my</b> trip - day3b")
+    notebook.save()
+    saved = notebook.path.with_stem("day3b")
+    assert "day3" not in saved.read_text()
+    notebook.page.reload()
+    has_tab(notebook, "<b>my</b> trip - day3b")
+
+
+def open_next(notebook: Notebook, name: str, mode: str = "tab-after") -> Locator:
+    """Open another notebook in front, and return its cells."""
+    notebook.page.evaluate(
+        """async ([path, mode]) => {
+          const how = { path, options: { mode } };
+          await jupyterapp.commands.execute("docmanager:open", how);
+        }""",
+        [f"{name}.ipynb", mode],
+    )
+    notebook.wait_idle()
+    cells = notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell")
+    cells.last.locator(".cm-content").click()
+    return cells
+
+
+def test_code_goes_to_the_notebook_of_the_panel_only(bench: Bench) -> None:
+    """With another one in front it is copied, and the panel says what to do."""
+    notebook = open_docked(bench, "day3")
+    composer = docked(notebook).get_by_role("textbox", name="Message")
+    composer.fill("Write code")
+    composer.press("Enter")
+    insert = docked(notebook).get_by_role("button", name="Insert as cell below")
+    n_cells = f"() => {FRONT}.content.widgets.length"
+    bench.write("day4", "1 + 1")
+    open_next(notebook, "day4")
+    insert.click()
+    said = docked(notebook).locator(".svc-code .svc-words")
+    expect(said).to_have_text(
+        "Copied, not inserted: this panel belongs to day3. Go there, or paste it here."
+    )
+    look(notebook, "docked-not-inserted")
+    assert notebook.page.evaluate(n_cells) == 2
+
+    open_next(notebook, "day3")
+    insert.click()
+    expect(said).to_have_text("Inserted as a cell")
+    assert notebook.page.evaluate(n_cells) == 3
+
+
+def test_code_goes_to_the_notebook_of_the_panel_next_to_another(bench: Bench) -> None:
+    """Where both are in sight, the one in use does not matter."""
+    notebook = open_docked(bench, "day3")
+    composer = docked(notebook).get_by_role("textbox", name="Message")
+    composer.fill("Write code")
+    composer.press("Enter")
+    bench.write("day4", "1 + 1")
+    cells = open_next(notebook, "day4", "split-bottom")
+    expect(cells).to_have_count(4)
+    docked(notebook).get_by_role("button", name="Insert as cell below").click()
+    said = docked(notebook).locator(".svc-code .svc-words")
+
+    expect(said).to_have_text("Inserted as a cell")
+    expect(cells).to_have_count(5)
+    assert notebook.page.evaluate(f"() => {FRONT}.content.widgets.length") == 2
 
 
 def test_a_closed_panel_is_in_its_cell(bench: Bench) -> None:

@@ -1,12 +1,14 @@
 /* A code block of a reply: copy it, or insert it as a cell of the notebook, which never runs it.
  *
  * An extension of the front end that inserts a cell cancels the event; if none does, the source
- * is copied.
+ * is copied. A panel that knows its notebook adds it to the event.
  */
 
 const INSERT_EVENT = "svc-notebook:insert-below";
 const COPIED = "Copied: paste it into a new cell";
 const COPIED_MS = 6000;
+const copiedElsewhere = (notebook) =>
+  `Copied, not inserted: this panel belongs to ${notebook}. Go there, or paste it here.`;
 
 /** Add the buttons of a code block; `isCell` says whether it can be inserted as a cell. */
 function withButtons(pre, isCell) {
@@ -22,9 +24,12 @@ function withButtons(pre, isCell) {
 /** Let an extension insert a cell, or copy the source and say so. */
 async function insertBelow(source, element, row) {
   const detail = { source, element };
-  const isLeft = document.dispatchEvent(new CustomEvent(INSERT_EVENT, { cancelable: true, detail }));
+  const is = { bubbles: true, composed: true, cancelable: true, detail };
+  const isLeft = row.dispatchEvent(new CustomEvent(INSERT_EVENT, is));
   if (isLeft) await copyText(source);
-  const text = isLeft ? COPIED : "Inserted as a cell";
+  const { isElsewhere, notebook } = detail; // whether the extension looks for it, but cannot see it
+  const copied = isElsewhere && notebook ? copiedElsewhere(notebook) : COPIED;
+  const text = isLeft ? copied : "Inserted as a cell";
   row.querySelector(".svc-words")?.remove();
   const words = make("span", { class: "svc-words" }, text);
   row.prepend(words);

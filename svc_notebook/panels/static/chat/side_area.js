@@ -1,7 +1,7 @@
 /* A panel in JupyterLab's side area: its cell then shows one line.
  *
  * The kernel opens a sidecar, which shows another view of the panel. A view that is in no cell
- * is the view in the side area.
+ * is the view in the side area. There the panel names its notebook, which may not be in front.
  */
 
 const DOCKED = "svc-notebook:docked"; // heard by other panels, and by the extension that widens the area
@@ -19,6 +19,25 @@ class SideArea {
     this.line = make("div", { class: "svc-away-line" }, make("span", {}, IN_SIDE), go);
     const { signal } = panel.gone;
     document.addEventListener(DOCKED, ({ detail }) => this.giveWay(detail), { signal });
+    panel.root.addEventListener(INSERT_EVENT, ({ detail }) => this.sign(detail));
+    this.seen = {};
+    this.drawTab = () => this.titleTab();
+  }
+
+  get manager() {
+    return this.panel.connection.model.widget_manager;
+  }
+
+  /** The notebook of the panel, without its folder, as it is called now; "" if unknown. */
+  get notebook() {
+    const path = this.manager?.context?.localPath ?? "";
+    return path.split("/").at(-1).replace(/\.ipynb$/, "");
+  }
+
+  /** Add the notebook to the request for a cell, which may come from outside it. */
+  sign(detail) {
+    detail.path = this.manager?.context?.path;
+    detail.notebook = this.notebook;
   }
 
   /** The view of this panel that is in the side area. */
@@ -45,6 +64,7 @@ class SideArea {
       if (this.docked && !this.docked.isVisible) connection.send({ t: "dock" });
     } else if (root.closest(".jupyterlab-sidecar")) {
       this.sidecar = sidecar;
+      this.manager.context?.pathChanged.connect(this.drawTab);
       root.dispatchEvent(new CustomEvent(DOCKED, { detail: this, bubbles: true }));
       connection.draw();
     }
@@ -54,7 +74,26 @@ class SideArea {
     const { root, connection } = this.panel;
     this.note();
     if (this.sidecar && connection.isUnanswered) this.close(); // only saved widget state
+    if (this.sidecar) this.drawTab();
     root.classList.toggle("svc-away", !this.sidecar && Boolean(this.docked));
+  }
+
+  get isNamed() {
+    const { label, name } = this.panel.connection.view;
+    return label === `Conversation ${name}`; // a new one has no name
+  }
+
+  /** Name the conversation and the notebook in the tab, which sidecar writes only once. */
+  async titleTab() {
+    const { label, name } = this.panel.connection.view;
+    const title = [this.isNamed ? name : label, this.notebook].filter(Boolean).join(" - ");
+    if (!isNew(this.seen, "title", title)) return;
+    try {
+      const { views } = await this.manager.get_model(this.sidecar);
+      for (const view of Object.values(views)) (await view)._outputView.title.label = title;
+    } catch {
+      // the tab is gone, or keeps its first title
+    }
   }
 
   /** Whether a sidecar that the kernel opened is not on the page yet. */
@@ -67,8 +106,8 @@ class SideArea {
   /** Say what to do after the kernel has ended; the cell of a docked panel may be out of sight. */
   restarted() {
     if (!this.sidecar) return make("span", {}, RESTARTED);
-    const { label, name } = this.panel.connection.view;
-    const first = label === `Conversation ${name}` ? `${JSON.stringify(name)}, ` : ""; // a new one has no name
+    const { name } = this.panel.connection.view;
+    const first = this.isNamed ? `${JSON.stringify(name)}, ` : "";
     const call = `svc.panel(${first}place="right")`;
     return make("span", {}, `${ENDED}. To go on, run `, make("code", {}, call), " again.");
   }
@@ -89,7 +128,7 @@ class SideArea {
     const { sidecar } = this;
     this.sidecar = "";
     try {
-      const model = await this.panel.connection.model.widget_manager.get_model(sidecar);
+      const model = await this.manager.get_model(sidecar);
       await model.close(true);
     } catch {
       // the page has no such sidecar any more
@@ -100,6 +139,7 @@ class SideArea {
   remove() {
     const { connection } = this.panel;
     if (!this.sidecar) return;
+    this.manager.context?.pathChanged.disconnect(this.drawTab);
     if (this.sidecar === connection.view.sidecar_id) connection.send({ t: "undock", name: this.sidecar });
     connection.draw();
   }
