@@ -312,7 +312,7 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     panel.composer.focus()
     page.keyboard.press("Shift+Tab")
     expect(panel.log).to_be_focused()
-    words = "↑ ↓ turns, ← → buttons, Esc"
+    words = "↑ ↓ turns, ← → buttons, End, Esc"
     expect(panel.log).to_have_accessible_description(words)
     expect(panel.composer).to_have_attribute("placeholder", words)
     panel.root.get_by_text("Settings", exact=True).click()
@@ -344,6 +344,44 @@ def test_arrows_go_through_turns_and_their_buttons(page: Page) -> None:
     expect(edited).to_be_focused()
     page.keyboard.press("Tab")
     expect(panel.button("Ask again", panel.turns.last).first).to_be_focused()
+
+
+def test_shift_tab_goes_to_the_replies_wherever_they_are_scrolled(page: Page) -> None:
+    """The jump button is no stop between; End in the transcript does the same."""
+    panel = PanelPage(page, view([turn(n) for n in range(1, 30)]))
+    panel.scroll_up()
+    panel.composer.focus()
+    page.keyboard.press("Shift+Tab")
+    expect(panel.log).to_be_focused()
+    expect(panel.button("Jump to the latest")).to_be_visible()
+    page.keyboard.press("ArrowUp")
+    expect(panel.turns.and_(page.locator(":focus"))).to_have_count(1)
+    page.keyboard.press("End")
+
+    expect(panel.button("Jump to the latest")).to_be_hidden()
+
+
+def test_escape_returns_to_the_message_from_every_control(page: Page) -> None:
+    """While a reply streams it stops it instead."""
+    panel = PanelPage(page, view([turn(1, RICH)]))
+    panel.root.get_by_text("Settings", exact=True).click()
+    controls = [
+        panel.button("Conversations"),
+        panel.button("Clear the conversation"),
+        panel.root.get_by_text("Settings", exact=True),
+        panel.root.get_by_label("temperature"),
+        panel.log,
+    ]
+    for control in controls:
+        control.focus()
+        page.keyboard.press("Escape")
+        expect(panel.composer).to_be_focused()
+
+    assert panel.sent == []
+    panel.begin("A reply")
+    panel.button("Conversations").focus()
+    page.keyboard.press("Escape")
+    assert panel.sent == [{"t": "stop"}]
 
 
 def test_arrows_scroll_a_long_turn_before_they_leave_it(page: Page) -> None:

@@ -7,7 +7,7 @@
 
 const NEAR_END_PX = 16;
 const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key or a touch
-const STOP_KEY = "Escape";
+const BACK_KEY = "Escape"; // to the message; while there is something to stop, it stops that
 
 class Panel {
   constructor(connection, host) {
@@ -97,6 +97,7 @@ class Panel {
     this.heedUser();
     this.jump = iconButton("down", () => this.toEnd());
     this.jump.hidden = true;
+    this.jump.tabIndex = -1; // Shift+Tab goes from the message to the transcript, where End does the same
     this.middle = make("div", { class: "svc-middle" }, this.log, this.jump);
     this.keys = new TranscriptKeys(this);
   }
@@ -105,7 +106,8 @@ class Panel {
 
   key(event) {
     if (isInput(event) || event.defaultPrevented) return;
-    if (event.key === STOP_KEY && this.can("stop")) this.composer.stop();
+    if (event.key === BACK_KEY && this.can("stop")) this.composer.stop();
+    else if (event.key === BACK_KEY && hasNoModifier(event)) this.composer.focus();
     if (event.key === "Enter" && event.target.localName === "textarea") breakLine(event);
   }
 

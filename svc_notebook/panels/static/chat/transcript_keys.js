@@ -2,13 +2,12 @@
  * and among the links and buttons of a turn.
  */
 
-const ARROW_WORDS = "↑ ↓ turns, ← → buttons, Esc";
+const ARROW_WORDS = "↑ ↓ turns, ← → buttons, End, Esc";
 const TURN_KEYS = { ArrowUp: -1, ArrowDown: 1 };
 const CONTROL_KEYS = { ArrowLeft: -1, ArrowRight: 1 };
 const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(> mjx-container)";
 const CONTROLS = `a, button, summary, ${SCROLLERS}`;
 const FORMS = ".svc-editing, .svc-frame, .svc-empty"; // Tab goes through these
-const BACK_KEY = "Escape";
 const PART_OF_WIDTH = 0.8; // that an arrow scrolls, since long lines are slow to pass otherwise
 
 class TranscriptKeys {
@@ -52,8 +51,6 @@ class TranscriptKeys {
       event.preventDefault();
       next.focus({ preventScroll: true });
       next.scrollIntoView({ block: "nearest", inline: "nearest" });
-    } else if (key === BACK_KEY && !this.panel.can("stop")) {
-      this.panel.composer.focus();
     }
   }
 
