@@ -152,6 +152,8 @@ class Composer {
     if (view.state === "asking") text = "Waiting for your answer";
     if (!text && live && !live.isEnded) text = "Replying …";
     if (!text && view.state === "waiting") text = "Waiting …";
+    const { words, until_ms: until } = this.panel.stepped ?? {};
+    if (!text && Date.now() < until) text = words;
     const left_s = status?.until_ms ? Math.ceil((status.until_ms - Date.now()) / 1000) : 0;
     if (left_s > 0) text += ` (${left_s} s)`;
     setText(this.status, isDead ? "" : text);
