@@ -74,7 +74,7 @@ def test_a_narrow_comparison_scrolls_inside(bench: Bench) -> None:
 
 
 def test_a_bar_is_seen_next_to_long_words(bench: Bench) -> None:
-    """Where the words of an ended run's bar are too long for its line, they go below."""
+    """Words of an ended run that are too long for the line of their bar go below it."""
     page = bench.page()
     page.set_viewport_size({"width": 700, "height": 900})
     cells = (f"{REPLIES}\n{LONG_WORDS}",)
