@@ -69,7 +69,10 @@ def _says(old: pd.DataFrame, new: pd.DataFrame) -> str:
 
 def _worse(run: str, template: str, **more: float) -> pd.DataFrame:
     """Return a run that is wrong more often than `asked("old", OLD_WRONG)`."""
-    return asked(run, tuple(range(20)), template).assign(**more)
+    replies = asked(run, tuple(range(20)), template)
+    return replies.assign(**more).astype(
+        {name: replies.dtypes.get(name, "Int64") for name in more}
+    )
 
 
 def test_everything_that_differs_between_runs_is_named_once() -> None:
