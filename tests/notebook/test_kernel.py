@@ -99,9 +99,12 @@ def test_an_unwatched_cell_says_once_that_it_was_interrupted(
 def test_an_interrupted_loop_over_a_stream_says_what_is_kept(
     kernel: Kernel, loop: str, ename: str
 ) -> None:
-    """One line in place of the frames; the error stays that of Python."""
+    """One line in place of the frames; the error stays that of Python.
+
+    An old kernel would be interrupted in `flush`, which waits for the text to be sent.
+    """
     ran = Ran()
-    cell = kernel.begin(f"{loop}('Get stuck'):\n    print(text, flush=True)")
+    cell = kernel.begin(f"{loop}('Get stuck'):\n    print(text)")
     following = kernel.begin("print('ran on')")
     kernel.read(cell, ran, until="answer")
 
