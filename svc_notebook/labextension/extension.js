@@ -12,6 +12,7 @@
   const PYTHON = "text/x-ipython"; // what IPython kernels say their cells are
   const INSERT_BELOW = "svc-notebook:insert-below"; // a command, and the event that asks for it
   const REPLACE_CELL = "svc-notebook:replace-cell";
+  const NEXT_CELL = "svc_notebook"; // the kernel's payload, and our key in a cell's metadata
 
   const DOCKED = "svc-notebook:docked"; // the event of a panel that is in the side area
   const SIDE_PX = 400;
@@ -163,6 +164,74 @@
     return true;
   };
 
+  /** Return a number that shows whether a text was edited. */
+  const digestOf = (text) =>
+    [...text].reduce((sum, letter) => (Math.imul(sum, 31) + letter.codePointAt(0)) | 0, 0);
+
+  /** Whether a cell neither ran nor is about to. */
+  const isUnrun = ({ model, promptNode }) =>
+    model.executionCount === null &&
+    model.executionState !== "running" &&
+    !promptNode?.textContent.includes("*"); // older versions have no such state
+
+  /** See to it that the code which a cell of ours put below itself is there once.
+   *
+   * JupyterLab itself inserts it the first time, as it does for any cell that asks for it.
+   */
+  const settleNextCell = async (notebook, cell) => {
+    const reply = await cell.outputArea?.future?.done.catch(() => {});
+    const asked = reply?.content.payload?.find(({ source }) => source === NEXT_CELL);
+    const first = notebook.widgets.indexOf(cell) + 1;
+    if (!asked || !first || notebook.model.readOnly) return;
+    const { text, is_new, said, found } = asked;
+    const { sharedModel } = notebook.model;
+    const sourceOf = (at) => notebook.widgets[at]?.model.sharedModel.getSource();
+    const markOf = (at) => notebook.widgets[at]?.model.getMetadata(NEXT_CELL);
+    const inserted_from = cell.model.id;
+    const mark = { inserted_from, digest: digestOf(text) };
+
+    const isInserted = is_new && sourceOf(first) === text;
+    const next = first + isInserted;
+    let last = next; // below the cells that this one has put there
+    while (markOf(last)?.inserted_from === inserted_from) last += 1;
+    let same = next;
+    while (same <= last && sourceOf(same) !== text) same += 1;
+    const isLeft = () =>
+      next < last && isUnrun(notebook.widgets[next]) && markOf(next).digest === digestOf(sourceOf(next));
+
+    let what = "inserted";
+    if (same <= last) {
+      what = same === next ? "next" : "below";
+    } else if (isLeft()) {
+      what = "replaced";
+      const { model } = notebook.widgets[next];
+      model.sharedModel.setSource(text);
+      model.setMetadata(NEXT_CELL, mark);
+    } else if (isInserted) {
+      notebook.widgets[first].model.setMetadata(NEXT_CELL, mark);
+    } else {
+      const metadata = { trusted: false, [NEXT_CELL]: mark };
+      sharedModel.insertCell(first, { cell_type: "code", source: text, metadata });
+    }
+    if (isInserted && what !== "inserted") sharedModel.deleteCell(first);
+    correct(cell.model.outputs, said, found[what]);
+  };
+
+  /** Put words in place of others, where the outputs of a cell have them last. */
+  const correct = (outputs, said, words) => {
+    for (let at = outputs.length - 1; at >= 0; at -= 1) {
+      const output = outputs.get(at).toJSON();
+      const texts = output.data ?? output; // of a display, or of a stream
+      const changed = Object.keys(texts).filter((key) => `${texts[key]}`.includes(said));
+      for (const key of changed) {
+        const from = texts[key].lastIndexOf(said);
+        texts[key] = texts[key].slice(0, from) + words + texts[key].slice(from + said.length);
+      }
+      if (changed.length && said !== words) outputs.set(at, output);
+      if (changed.length) return;
+    }
+  };
+
   /** Put a text in place of a cell's; say whether it could. */
   const replaceCell = (tracker, { source, element } = {}) => {
     const { content, index } = placeOf(tracker, element) ?? {};
@@ -221,7 +290,7 @@
       },
       {
         id: "svc-notebook:cells",
-        description: "Puts code of the chat panel into cells, and never runs it.",
+        description: "Puts code of replies into cells, and never runs it.",
         autoStart: true,
         requires: [notebook.INotebookTracker],
         activate: (app, tracker) => {
@@ -232,6 +301,9 @@
           app.commands.addCommand(REPLACE_CELL, {
             label: "Replace the Text of the Cell",
             execute: (args) => replaceCell(tracker, args),
+          });
+          notebook.NotebookActions.executed.connect((_, { notebook: content, cell, success }) => {
+            if (success) settleNextCell(content, cell);
           });
           // A panel cannot reach commands. It learns from the event whether somebody answered.
           document.addEventListener(INSERT_BELOW, (event) => {

@@ -38,7 +38,7 @@ def ask_for_value(context: CellContext, options: SvcOptions, text: str) -> objec
     display = ReplyDisplay.open(
         context.mode, own_output=False, is_verbatim=True, is_late=True
     )
-    draw = partial(final_form, options, cell_request, context.mode)
+    draw = partial(final_form, options, cell_request, context)
     place = context.memory.places.here(display, draw, options.output)
     value = ValueCell(context, to_start(context, options), place).ask(
         form, cell_request

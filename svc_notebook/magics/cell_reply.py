@@ -297,7 +297,7 @@ class CellReply:
             raise
         completion: Completion = self._keep(received)
         if options.layout == "code":
-            next_cell(completion, context.mode).put(context.shell)
+            next_cell(completion, context).put(context)
         HiddenResult(context.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
@@ -342,7 +342,7 @@ class CellReply:
             is_late=layout == "json",
             n_texts=cell_request.request.params.get("n") or 1,
         )
-        draw = partial(final_form, self._options, cell_request, context.mode)
+        draw = partial(final_form, self._options, cell_request, context)
         places = context.memory.places
         self._place = places.here(display, draw, self._options.output)
         return self._place
@@ -414,11 +414,14 @@ def _cut_error(completion: Completion) -> CutError:
 
 
 def final_form(
-    options: SvcOptions, cell_request: CellRequest, mode: Mode, completion: Completion
+    options: SvcOptions,
+    cell_request: CellRequest,
+    context: CellContext,
+    completion: Completion,
 ) -> Final:
     """Make the final form of a reply: footer and notes, laid out as `--format` says."""
     advice = advice_on_reply(completion.text, completion.request.params) or ""
-    code = next_cell(completion, mode).note if options.layout == "code" else ""
+    code = next_cell(completion, context).note if options.layout == "code" else ""
     of = f" -c {in_a_line(options.conversation)}" if options.conversation else ""
     can_go_on = completion.can_go_on and options.is_recorded
     rest_note = f"`%svc{of} continue` asks for the rest" if can_go_on else ""
@@ -430,7 +433,7 @@ def final_form(
         cell_request.note_on(completion),
         *(rest_note, partial_note, advice, code),
     )
-    return lay_out(final, options.layout, mode) if options.layout else final
+    return lay_out(final, options.layout, context.mode) if options.layout else final
 
 
 def _interrupted(partial: object) -> Final:

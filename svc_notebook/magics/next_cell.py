@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from IPython.core.getipython import get_ipython
-from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook import Completion
 from svc_notebook.display.error_box import LINE_CHARS
 from svc_notebook.display.escape import visible
+from svc_notebook.display.front_end import cell_ids, parent_message
 from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import ParameterError
@@ -22,6 +22,20 @@ _PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 _COMMAND_LINE = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
 
 
+_INSERTED = "is in the next cell, and was not run"
+_PUT_BEFORE = (
+    "was put into the next cell before; %svc insert in a new cell puts it there again"
+)
+# What the extension of the page says in place of these words, once it has looked.
+_FOUND = {
+    "inserted": _INSERTED,
+    "replaced": "replaced earlier code in the next cell, and was not run",
+    "next": "is already in the next cell",
+    "below": "is already in a cell below",
+}
+EXTENSION_PAYLOAD = "svc_notebook"  # front ends without the extension ignore it
+
+
 @dataclass(frozen=True, slots=True)
 class NextCell:
     """The code for the next cell, if any, and what the footer says about it."""
@@ -29,17 +43,48 @@ class NextCell:
     code: str | None = None
     note: str = ""
 
-    def put(self, shell: InteractiveShell) -> str:
+    def put(self, context: CellContext) -> str:
         """Put the code into the next cell; return the note as a sentence.
 
-        Where there is no next cell, the code follows the note.
+        Where there is no next cell, the code follows the note. Where the page has our
+        extension, it sees to it that the notebook has the code once.
         """
         sentence = self.note[:1].upper() + self.note[1:]
-        if self.code is not None and not _can_put():
+        if self.code is None:
+            return sentence
+        if not _can_put():
             return f"{sentence}\n{self.code}"
-        if self.code is not None:
-            shell.set_next_input(self.code)
+        is_new = not _was_put(self.code, context)
+        if is_new:
+            context.shell.set_next_input(self.code)
+        cell_id, execution = cell_ids(context.shell)
+        payloads = context.shell.payload_manager
+        if cell_id and payloads:
+            key = _key(self.code, context)
+            context.memory.put_codes.setdefault(key, execution)
+            said = _INSERTED if is_new else _PUT_BEFORE
+            payloads.write_payload(
+                {
+                    "source": EXTENSION_PAYLOAD,
+                    "text": self.code,
+                    "is_new": is_new,
+                    "said": said,
+                    "found": _FOUND,
+                }
+            )
         return sentence
+
+
+def _key(code: str, context: CellContext) -> tuple[str, str, str]:
+    """Return what is the same when a cell runs again and puts the same code."""
+    asking = parent_message(context.shell).get("content", {}).get("code", "")
+    return cell_ids(context.shell)[0], asking, code
+
+
+def _was_put(code: str, context: CellContext) -> bool:
+    """Whether this cell, unchanged, put this code when it ran before."""
+    execution = cell_ids(context.shell)[1]
+    return context.memory.put_codes.get(_key(code, context), execution) != execution
 
 
 def _can_put() -> bool:
@@ -47,7 +92,7 @@ def _can_put() -> bool:
     return not getattr(get_ipython(), "simple_prompt", False)
 
 
-def next_cell(completion: Completion, mode: Mode) -> NextCell:
+def next_cell(completion: Completion, context: CellContext) -> NextCell:
     """Choose the code block of a reply: the first Python one, else the first one."""
     if completion.is_partial:
         return NextCell()
@@ -55,11 +100,11 @@ def next_cell(completion: Completion, mode: Mode) -> NextCell:
     if not blocks:
         return NextCell(note="no code block in the reply")
     python = (at for at, block in enumerate(blocks) if block.language in _PYTHON)
-    return _to_next(blocks, next(python, 0), mode)
+    return _to_next(blocks, next(python, 0), context)
 
 
 def chosen_cell(
-    completion: Completion | None, number_text: str, mode: Mode
+    completion: Completion | None, number_text: str, context: CellContext
 ) -> NextCell:
     """Choose the code block that `%svc insert` names, counted from 1."""
     texts = completion.texts if completion else ()
@@ -76,12 +121,12 @@ def chosen_cell(
             line = f"{number}  {block.language[:20] or 'code'}  {first}"
             lines.append(shorten(line, LINE_CHARS))
         raise ParameterError("\n".join(lines), param="line")
-    return _to_next(blocks, int(number_text) - 1, mode)
+    return _to_next(blocks, int(number_text) - 1, context)
 
 
-def _to_next(blocks: Sequence[Fence], index: int, mode: Mode) -> NextCell:
+def _to_next(blocks: Sequence[Fence], index: int, context: CellContext) -> NextCell:
     """Return a block for the next cell, if a person can read it before it runs."""
-    if mode is Mode.SETTLED:
+    if context.mode is Mode.SETTLED:
         return NextCell(note="not interactive: the code was not put into a new cell")
     chosen = blocks[index]
     which_block = (
@@ -90,11 +135,11 @@ def _to_next(blocks: Sequence[Fence], index: int, mode: Mode) -> NextCell:
     remarks = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
     remarks += [] if chosen.is_closed else ["unfinished"]
     kind = f" ({', '.join(remarks)})" if remarks else ""
-    note = f"{which_block}{kind} is in the next cell, and was not run"
-    if not _can_put():
-        copy_hint = "a simple prompt has no next cell: copy it"
-        note = f"{which_block}{kind} was not run; {copy_hint}"
     code = visible(chosen.code.removesuffix("\n"))
+    words = _PUT_BEFORE if _was_put(code, context) else _INSERTED
+    if not _can_put():
+        words = "was not run; a simple prompt has no next cell: copy it"
+    note = f"{which_block}{kind} {words}"
     if command_line := _COMMAND_LINE.search(code):
         line = code.count("\n", 0, command_line.start(1)) + 1
         note += f"; look at line {line}: {shorten(command_line[1], 40)}"
@@ -103,6 +148,5 @@ def _to_next(blocks: Sequence[Fence], index: int, mode: Mode) -> NextCell:
 
 def insert(context: CellContext, word: str = "1") -> str:
     """Put a code block of the last reply into the next cell; say which."""
-    return chosen_cell(context.session.context().last(), word, context.mode).put(
-        context.shell
-    )
+    last = context.session.context().last()
+    return chosen_cell(last, word, context).put(context)

@@ -44,6 +44,24 @@ def test_a_cell_is_corrected(kernel: Kernel, emulator: Emulator) -> None:
     assert kernel.value("'x' in globals()") == "False"
 
 
+def test_a_cell_that_runs_again_puts_its_code_below_once(
+    kernel: Kernel, emulator: Emulator
+) -> None:
+    """Without the extension of the page; another cell, or a changed one, puts it."""
+    del emulator
+    kernel.run("1 / 0")
+    kernel.run("%svc fix --send", cell_id="fix")
+
+    first = kernel.run("%svc insert 2", cell_id="one")
+    again = kernel.run("%svc insert 2", cell_id="one")
+    kernel.run("%svc insert 2", cell_id="two")
+    kernel.run("%svc  insert 2", cell_id="one")
+
+    assert "is in the next cell, and was not run" in first.shown
+    assert "was put into the next cell before; %svc insert in a new cell" in again.shown
+    assert kernel.next_inputs == ["x = 1 / 1", *["ls"] * 3]
+
+
 def test_nothing_is_sent_where_nobody_watches(
     kernel: Kernel, emulator: Emulator
 ) -> None:
