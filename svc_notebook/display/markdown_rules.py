@@ -21,6 +21,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from .cell_language import cell_magic
 from .code_colours import MAX_COLOURED_CHARS, to_spans
 from .escape import to_text, visible, without_blank_lines
 
@@ -279,14 +280,14 @@ _PRE_END = "</code></pre></div>\n"
 _N_LINKS_OPEN, _N_CHARS_TO_COLOUR = "n_links_open", "n_chars_to_colour"
 
 
-# Code in other languages is marked, since it cannot become a cell of the notebook.
-_CELL_LANGUAGES = frozenset({"", "python", "python3", "py", "py3", "ipython"})
+# Code that is not Python is marked: a cell of it needs a magic, or cannot be.
 _NO_CELL = ' data-no-cell=""'
 
 
 def _code(code: str, language: str, *, is_coloured: bool = True) -> str:
     spans = to_spans(visible(code), language if is_coloured else "")
-    mark = "" if language.lower() in _CELL_LANGUAGES else _NO_CELL
+    magic = cell_magic(language)
+    mark = _NO_CELL if magic is None else magic and f" data-magic={magic}"
     return f"{_PRE.format(mark=mark)}{without_blank_lines(spans)}{_PRE_END}"
 
 

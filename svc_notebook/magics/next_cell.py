@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from IPython.core.getipython import get_ipython
 
 from svc_notebook import Completion
+from svc_notebook.display.cell_language import SHELLS, cell_magic
 from svc_notebook.display.error_box import LINE_CHARS
 from svc_notebook.display.escape import visible
 from svc_notebook.display.front_end import cell_ids, parent_message
@@ -17,9 +18,9 @@ from svc_notebook.service.params import shorten
 
 from .cell_context import CellContext
 
-_PYTHON = {"python", "py", "python3", "ipython", "ipython3"}
 # a line that runs a shell command, or a magic such as `%%bash`
 _COMMAND_LINE = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
+_LINE_BELOW = re.compile(r"(?<=\n)[ \t]*([^\s#].*)")  # the first that is not a comment
 
 
 _INSERTED = "is in the next cell, and was not run"
@@ -93,14 +94,20 @@ def _can_put() -> bool:
 
 
 def next_cell(completion: Completion, context: CellContext) -> NextCell:
-    """Choose the code block of a reply: the first Python one, else the first one."""
+    """Choose a code block of a reply: Python first, then what else can be a cell."""
     if completion.is_partial:
         return NextCell()
     blocks = fences(completion.text)
     if not blocks:
         return NextCell(note="no code block in the reply")
-    python = (at for at, block in enumerate(blocks) if block.language in _PYTHON)
-    return _to_next(blocks, next(python, 0), context)
+    best = min(range(len(blocks)), key=lambda index: _rank(blocks[index]))
+    return _to_next(blocks, best, context)
+
+
+def _rank(block: Fence) -> int:
+    """Rank a block: named Python first, last what cannot be a cell."""
+    magic = cell_magic(block.language)
+    return 2 if magic is None else int(bool(magic) or not block.language)
 
 
 def chosen_cell(
@@ -132,18 +139,35 @@ def _to_next(blocks: Sequence[Fence], index: int, context: CellContext) -> NextC
     which_block = (
         f"code block {index + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
     )
-    remarks = [] if chosen.language in {"", *_PYTHON} else [chosen.language[:20]]
+    magic = cell_magic(chosen.language)
+    remarks = [] if magic == "" else [chosen.language[:20]]
     remarks += [] if chosen.is_closed else ["unfinished"]
     kind = f" ({', '.join(remarks)})" if remarks else ""
-    code = visible(chosen.code.removesuffix("\n"))
+    if magic is None:
+        reason = "was not put into a cell, since cells here run Python: copy it"
+        return NextCell(note=f"{which_block}{kind} {reason}")
+    code = _with_magic(magic, visible(chosen.code.removesuffix("\n")))
     words = _PUT_BEFORE if _was_put(code, context) else _INSERTED
     if not _can_put():
         words = "was not run; a simple prompt has no next cell: copy it"
-    note = f"{which_block}{kind} {words}"
-    if command_line := _COMMAND_LINE.search(code):
-        line = code.count("\n", 0, command_line.start(1)) + 1
-        note += f"; look at line {line}: {shorten(command_line[1], 40)}"
-    return NextCell(code, note)
+    return NextCell(code, f"{which_block}{kind} {words}{_remark(code, magic)}")
+
+
+def _with_magic(magic: str, code: str) -> str:
+    """Begin a cell with its magic, unless the model did."""
+    is_plain = not magic or code.lstrip().startswith("%%")
+    return code if is_plain else f"%%{magic}\n{code}"
+
+
+def _remark(code: str, magic: str) -> str:
+    """Point at the first line for a shell, to be looked at before it runs."""
+    if magic not in {"", *SHELLS}:
+        return ""
+    pattern = _LINE_BELOW if magic and code.startswith("%%") else _COMMAND_LINE
+    if not (found := pattern.search(code)):
+        return ""
+    line = code.count("\n", 0, found.start(1)) + 1
+    return f"; look at line {line}: {shorten(found[1], 40)}"
 
 
 def insert(context: CellContext, word: str = "1") -> str:

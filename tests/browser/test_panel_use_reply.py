@@ -31,13 +31,26 @@ def test_python_code_can_become_a_cell(page: Page, language: str) -> None:
     assert panel.sent == []
 
 
-@pytest.mark.parametrize("language", ["sql", "bash", "json", "text", "<b>"])
+@pytest.mark.parametrize("language", ["sql", "svc", "json", "text", "<b>"])
 def test_other_code_is_only_copied(page: Page, language: str) -> None:
     """A cell of it would not run."""
     panel = PanelPage(page, view([turn(1, CODE.format(language))]))
 
     expect(panel.button("Copy code")).to_be_attached()
     expect(panel.button("Insert as cell below")).to_have_count(0)
+
+
+def test_code_that_a_magic_runs_can_become_a_cell(page: Page) -> None:
+    """The cell begins with the magic, which the panel names."""
+    inner = 'class="highlight" data-magic="bash"'
+    html = f"<div {inner}><pre><code>ls\n</code></pre></div>"
+    shown = turn(1, "") | {"choices": [{"html": html, "text": "", "tail": ""}]}
+    panel = PanelPage(page, view([shown]))
+    page.evaluate(LISTEN, 1)
+    panel.button("Insert as cell below").press("Enter")
+
+    expect(panel.said).to_have_text("Inserted as a %%bash cell")
+    assert page.evaluate("() => inserted") == ["%%bash\nls", "pre"]
 
 
 def test_a_long_line_ends_at_the_buttons(page: Page) -> None:

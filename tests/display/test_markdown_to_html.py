@@ -27,7 +27,7 @@ _ALLOWED: dict[str, set[str]] = {
     "td": {"style"},
     "pre": {"style"},
     "code": {"style"},
-    "div": {"class", "style", "data-no-cell"},
+    "div": {"class", "style", "data-no-cell", "data-magic"},
     "span": {"class", "style"},
     "a": _AWAY,
 }

@@ -104,7 +104,16 @@ def replied(
             "x = 1",
             "code block 2 of 2 is in the next cell",
         ),
-        ("```sql\nSELECT 1\n```", "SELECT 1", "the code (sql) is in the next cell"),
+        (
+            "```sql\nSELECT 1\n```",
+            None,
+            "the code (sql) was not put into a cell, since cells here run Python: copy",
+        ),
+        (
+            "```json\n[1]\n```\n```HTML\n<b>!</b>\n```",
+            "%%html\n<b>!</b>",
+            "code block 2 of 2 (html) is in the next cell, and was not run\n",
+        ),
         ("```py\nx = 1", "x = 1", "the code (unfinished) is in the next cell"),
         (
             "```py\nx = 'a\u202eb\x1b'\n```",
@@ -147,7 +156,8 @@ def test_code_makes_no_cell_where_nobody_watches(
 
 
 BLOCKS = (
-    "```python\nx = 1\n```\nOr:\n```bash\nls -l\n```\n```py\n\n%%bash\nrm -rf /\n```"
+    "```python\nx = 1\n```\nOr:\n"
+    "```bash\n# all\nls -l\n```\n```py\n\n%%bash\nrm -rf /\n```"
 )
 
 
@@ -155,7 +165,11 @@ BLOCKS = (
     ("line", "code", "note"),
     [
         ("%svc insert", "x = 1", "Code block 1 of 3 is in the next cell, and was not"),
-        ("%svc insert 2", "ls -l", "Code block 2 of 3 (bash) is in the next cell"),
+        (
+            "%svc insert 2",
+            "%%bash\n# all\nls -l",
+            "(bash) is in the next cell, and was not run; look at line 3: ls -l",
+        ),
         ("%svc insert 3", "\n%%bash\nrm -rf /", "not run; look at line 2: %%bash"),
     ],
 )
@@ -180,6 +194,37 @@ def test_a_block_of_the_last_reply_is_inserted(
     assert len(emulator.requests) == n_sent
 
 
+def test_a_magic_of_the_shell_can_run_a_block(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as SQL, once an extension has registered `%%sql`."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    cell_magics = shell.ipython.magics_manager.magics["cell"]
+    monkeypatch.setitem(cell_magics, "sql", print)
+
+    replied(shell, emulator, monkeypatch, "-f code", "```sql\nSELECT 1\n```")
+
+    assert taken == ["%%sql\nSELECT 1"]
+
+
+@pytest.mark.parametrize("language", ["svc", "writefile", "capture", "system"])
+def test_a_reply_does_not_choose_a_magic_itself(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    language: str,
+) -> None:
+    """The name of a magic that is no language makes no cell."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", f"```{language}\nx\n```")
+
+    assert taken == []
+    assert "was not put into a cell" in shown
+
+
 def test_a_wrong_block_is_refused_with_what_there_is(
     shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +234,7 @@ def test_a_wrong_block_is_refused_with_what_there_is(
     cell = shell.run("%svc insert 4")
 
     assert isinstance(cell.error, svc.errors.ParameterError)
-    assert "1 python x = 1 2 bash ls -l 3 py %%bash" in cell.shown
+    assert "1 python x = 1 2 bash # all 3 py %%bash" in cell.shown
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def test_a_cell_is_corrected(kernel: Kernel, emulator: Emulator) -> None:
     assert "  Cell In[2], line 2, in <module>\n" in prompt
     assert "ipykernel" not in prompt
     assert "code block 1 of 2 is in the next cell, and was not run" in second.shown
-    assert kernel.next_inputs == ["x = 1 / 1", "ls"]
+    assert kernel.next_inputs == ["x = 1 / 1", "%%bash\nls"]
     assert kernel.value("'x' in globals()") == "False"
 
 
@@ -59,7 +59,7 @@ def test_a_cell_that_runs_again_puts_its_code_below_once(
 
     assert "is in the next cell, and was not run" in first.shown
     assert "was put into the next cell before; %svc insert in a new cell" in again.shown
-    assert kernel.next_inputs == ["x = 1 / 1", *["ls"] * 3]
+    assert kernel.next_inputs == ["x = 1 / 1", *["%%bash\nls"] * 3]
 
 
 def test_nothing_is_sent_where_nobody_watches(

@@ -15,7 +15,7 @@ const LEFT_OUT = new Set(
 );
 const LINK = /^(?:https?:\/\/[^/\\]|mailto:|#)/i;
 const CLASS = /^(?:highlight|[a-z]{1,2}\d?)$/; // the classes of coloured code
-const CELL = ".highlight:not([data-no-cell])"; // code that a Python kernel can run
+const CELL = ".highlight:not([data-no-cell])"; // code that can be a cell, perhaps with a magic
 const sources = new WeakMap();
 
 /** Parse HTML in a document where nothing runs or loads, and rebuild its blocks. */
@@ -51,7 +51,7 @@ function rebuilt(node, isGrowing, isReply) {
   if (copy.nodeType === 1) copyAttributes(node, copy);
   for (const child of node.childNodes) copy.append(rebuilt(child, isGrowing, isReply) ?? "");
   if (isGrowing) return copy;
-  if (tag === "pre") return withButtons(copy, isReply && node.parentElement.matches(CELL));
+  if (tag === "pre") return withButtons(copy, isReply && node.parentElement.closest(CELL)?.dataset);
   const isTable = isReply && tag === "div" && node.firstElementChild?.localName === "table";
   return isTable ? withFrame(copy) : copy;
 }
