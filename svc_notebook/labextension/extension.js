@@ -146,33 +146,46 @@
     let place = null;
     tracker.forEach(({ content }) => {
       const index = content.widgets.findIndex((cell) => cell.node.contains(element ?? null));
-      if (index >= 0) place = { content, index };
+      if (index >= 0) place = { content, index, isShown: true };
     });
     const content = notebookOf(tracker, path)?.content;
     return place ?? (content && { content, index: content.activeCellIndex });
   };
-
-  /** Put a text into a new code cell below, without running it; say whether it could. */
-  const insertBelow = (tracker, { source, element, path } = {}) => {
-    const { content, index } = placeOf(tracker, element, path) ?? {};
-    if (typeof source !== "string" || !content?.model || content.model.readOnly) return false;
-    const metadata = { trusted: false };
-    content.model.sharedModel.insertCell(index + 1, { cell_type: "code", source, metadata });
-    content.deselectAll();
-    content.activeCellIndex = index + 1;
-    content.scrollToItem(index + 1).catch(() => {}); // the notebook was closed meanwhile
-    return true;
-  };
-
-  /** Return a number that shows whether a text was edited. */
-  const digestOf = (text) =>
-    [...text].reduce((sum, letter) => (Math.imul(sum, 31) + letter.codePointAt(0)) | 0, 0);
 
   /** Whether a cell neither ran nor is about to. */
   const isUnrun = ({ model, promptNode }) =>
     model.executionCount === null &&
     model.executionState !== "running" &&
     !promptNode?.textContent.includes("*"); // older versions have no such state
+
+  const isEmpty = (cell) =>
+    cell?.model.type === "code" && !cell.model.sharedModel.getSource().trim() && isUnrun(cell);
+
+  /** Put a text into a code cell below, without running it; say whether it could.
+   *
+   * An empty cell takes it, such as the one that Shift+Enter makes: the one below, or the one in
+   * use if no cell shows the element.
+   */
+  const insertBelow = (tracker, { source, element, path } = {}) => {
+    const { content, index, isShown } = placeOf(tracker, element, path) ?? {};
+    if (typeof source !== "string" || !content?.model || content.model.readOnly) return false;
+    const cells = content.widgets;
+    const at = !isShown && isEmpty(cells[index]) ? index : index + 1;
+    if (isEmpty(cells[at])) {
+      cells[at].model.sharedModel.setSource(source);
+    } else {
+      const metadata = { trusted: false };
+      content.model.sharedModel.insertCell(at, { cell_type: "code", source, metadata });
+    }
+    content.deselectAll();
+    content.activeCellIndex = at;
+    content.scrollToItem(at).catch(() => {}); // the notebook was closed meanwhile
+    return true;
+  };
+
+  /** Return a number that shows whether a text was edited. */
+  const digestOf = (text) =>
+    [...text].reduce((sum, letter) => (Math.imul(sum, 31) + letter.codePointAt(0)) | 0, 0);
 
   /** See to it that the code which a cell of ours put below itself is there once.
    *

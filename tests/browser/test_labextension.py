@@ -245,6 +245,21 @@ def test_an_element_elsewhere_means_the_cell_in_use(notebook: Notebook) -> None:
     assert source(notebook, SHOWN + 2) == "g = 1"
 
 
+def test_an_empty_cell_in_use_takes_the_code(notebook: Notebook) -> None:
+    """So that none is left above what a panel in the side area inserts."""
+    notebook.enter(SHOWN)
+    notebook.page.evaluate(
+        "() => window.jupyterapp.commands.execute('notebook:insert-cell-below')"
+    )
+    n_cells = notebook.cells.count()
+
+    assert not notebook.page.locator("body").evaluate(DISPATCH, "h = 1")
+
+    assert source(notebook, SHOWN + 1) == "h = 1"
+    assert notebook.cells.count() == n_cells
+    expect(notebook.cells.nth(SHOWN + 1)).to_contain_class("jp-mod-active")
+
+
 def test_nobody_answers_where_nothing_can_be_inserted(notebook: Notebook) -> None:
     """A notebook that only can be read keeps its cells; the event is not cancelled."""
     page = notebook.page

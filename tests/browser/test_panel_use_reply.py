@@ -210,3 +210,36 @@ def test_a_cell_uses_a_table_of_a_reply(bench: Bench, place: str) -> None:
 
     expect(notebook.shown(3)).to_contain_text("3")
     expect(notebook.shown(3)).to_contain_text("False")
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_an_empty_cell_below_takes_the_code(bench: Bench, place: str) -> None:
+    """Shift+Enter has made it; the cell with the code is selected and in sight."""
+    reply = "```python\nran = 1\n```\n\n```bash\nls\n```" + "\n\nMore." * 40
+    notebook = bench.open(
+        bench.write(
+            f"empty-{place}",
+            "import svc_notebook as svc\n"
+            f"svc.use(endpoint=svc.Emulator(script=[{{'text': {reply!r}}}]))\n"
+            "svc.panel('plan')",
+        ),
+        place=place,
+    )
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.enter(1)
+    notebook.page.keyboard.press("Shift+Enter")
+    expect(notebook.cells).to_have_count(3)
+    panel = notebook.shown(1).locator(".svc-panel")
+    panel.get_by_role("textbox", name="Message").fill("How?")
+    panel.get_by_role("textbox", name="Message").press("Enter")
+    insert = panel.get_by_role("button", name="Insert as cell below")
+    for number, code in enumerate(["ran = 1", "%%bash"]):
+        panel.locator("pre").nth(number).hover()
+        insert.nth(number).click()
+
+        expect(notebook.cells).to_have_count(3 + number)
+        expect(notebook.cells.nth(2)).to_contain_text(code)
+        expect(notebook.cells.nth(2)).to_contain_class("jp-mod-active")
+        expect(notebook.cells.nth(2)).to_be_in_viewport()
+        expect(notebook.cells.nth(2)).to_contain_text("[ ]:")
