@@ -41,6 +41,8 @@ _QUESTION = re.compile(
 class CellTransform:
     """A cleanup transform that keeps the body of a `%%svc` cell as typed.
 
+    An empty one becomes a blank line, since IPython refuses it in words of its own.
+
     Below a `%svc` without a prompt, which is refused, the lines are not read as Python.
     """
 
@@ -51,7 +53,7 @@ class CellTransform:
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             return lines
-        body = "".join(lines[first + 1 :]).removesuffix("\n")
+        body = "".join(lines[first + 1 :]).removesuffix("\n") or "\n"
         if magic_line := _CELL.match(lines[first]):
             line = magic_line["line"] or ""
             return [f"get_ipython().run_cell_magic('svc', {line!r}, {body!r})\n"]

@@ -103,6 +103,8 @@ def _short_errors(context: CellContext) -> Iterator[None]:
 def _run(context: CellContext, line: str, cell: str | None) -> object:
     options = parse_options(line)
     if cell is not None and options.text != HELP:
+        if not cell.strip():
+            raise _no_prompt(options.text)
         if options.text:
             raise _text_among_options(options.text)
         return _ask(context, options, cell, own_output=context.owns_output)
@@ -131,6 +133,17 @@ def _show_page(text: str) -> None:
     """Show a text whose lines a narrow cell breaks at blanks; printed, within words."""
     html = verbatim_html(to_text(text))
     Output().publish({"text/html": html, "text/plain": text}, None)
+
+
+def _no_prompt(text: str) -> ParameterError:
+    remedy = (
+        f" If that line is the question or a command, write `%svc {text}`."
+        if text
+        else ""
+    )
+    return ParameterError(
+        f"The cell has no prompt: write it below the first line.{remedy}", param="line"
+    )
 
 
 def _text_among_options(text: str) -> ParameterError:

@@ -93,7 +93,11 @@ def test_a_wrong_address_that_is_not_used_is_no_failure(
         ("%%svc -o class\nHello", "-o answer"),
         ("%%svc -o get_ipython\nHello", "-o answer"),
         ("%%svc -o json\nHello", "is a module"),
-        ("%%svc\n   \n", "The prompt is empty"),
+        ("%%svc\n   \n", "no prompt: write it below the first line"),
+        ("%%svc", "no prompt: write it below the first line"),
+        ("%%svc --with json\n", "no prompt: write it below the first line"),
+        ("%%svc why is the sky blue?", "`%svc why is the sky blue?`"),
+        ("%%svc models\n\n", "`%svc models`"),
         ("%%svc --system You are terse\nHello", "quotes around"),
     ],
 )
