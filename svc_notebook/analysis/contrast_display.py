@@ -1,6 +1,5 @@
 """Show a comparison: its sentences, a chart of the differences, and the flips."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
@@ -10,7 +9,12 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.html_styles import BODY, PLAIN_CODE, details_html, quiet_html
+from svc_notebook.display.html_styles import (
+    BODY,
+    details_html,
+    message_html,
+    quiet_html,
+)
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.ledger.scores import PREFIX
 
@@ -28,7 +32,6 @@ _ROWS = 4  # more rows that only one value gets right are folded
 _MAX_DRAWN = 30  # differences in the chart of a page
 _MAX_DRAWN_IN_TERMINAL = 12
 _LINE = "margin-bottom:.35em"
-_NAME = re.compile(r"`([^`]+)`")
 _PER_REQUESTS = 1_000  # costs are stated for so many requests
 
 
@@ -338,12 +341,7 @@ def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
 
 
 def _block(lines: Iterable[str]) -> str:
-    return "".join(f'<div style="{_LINE}">{_with_code(line)}</div>' for line in lines)
-
-
-def _with_code(line: str) -> str:
-    """Return a line as HTML, with the names between backticks as code."""
-    return _NAME.sub(rf"{PLAIN_CODE}\1</code>", to_text(line))
+    return "".join(f'<div style="{_LINE}">{message_html(line)}</div>' for line in lines)
 
 
 def wrapped(lines: Iterable[str]) -> str:

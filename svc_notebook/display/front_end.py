@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from svc_notebook.errors import write_line
 
-from .escape import to_terminal, to_text
-from .html_styles import quiet_html, warning_html
+from .escape import to_terminal
+from .html_styles import message_html, quiet_html, warning_html
 from .terminal_width import wrapped
 
 Bundle: TypeAlias = Mapping[str, str]
@@ -82,7 +82,7 @@ def write_note(line: str) -> None:
 
     In a cell, stderr would look like an error.
     """
-    _write_remark(line, quiet_html(to_text(line)))
+    _write_remark(line, quiet_html(message_html(line)))
 
 
 def write_warning(line: str) -> None:

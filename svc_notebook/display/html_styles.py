@@ -4,6 +4,7 @@ Styles are inline and use no variables: as soon as a widget is shown, VS Code an
 set JupyterLab's variables to those of a light theme, whatever their own theme is.
 """
 
+import re
 from collections.abc import Iterable
 from html import escape
 
@@ -26,6 +27,8 @@ _CARD = (
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
 PLAIN_CODE = "<code style=background:none>"  # VS Code gives code a background
+# A single backtick on each side, in one line; others stay as they are.
+_IN_BACKTICKS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 # Slides have a margin around <pre>, and half the size of letters in it.
 TYPED = f"{WRAPPED};margin:0;font-size:inherit"
@@ -37,15 +40,20 @@ def quiet_html(html: str, *, hint: str = "") -> str:
     return f'<div style="{QUIET_LINE}"{title}>{html}</div>'
 
 
+def message_html(text: str, *, code: str = PLAIN_CODE) -> str:
+    """Escape a message of this package; what is in backticks is shown as code."""
+    return _IN_BACKTICKS.sub(rf"{code}\1</code>", to_text(text))
+
+
 def warning_html(text: str) -> str:
     """Put a text beside a coloured edge; it breaks between words."""
-    return f'<div style="{_WARNING}">{to_text(text)}</div>'
+    return f'<div style="{_WARNING}">{message_html(text)}</div>'
 
 
 def sentences_html(lines: Iterable[str], notes: Iterable[str] = ()) -> str:
     """Draw sentences above quiet notes; a cell breaks plain text within words."""
-    says = "".join(f"<div>{to_text(line)}</div>" for line in lines)
-    quiet = "".join(quiet_html(to_text(note)) for note in notes)
+    says = "".join(f"<div>{message_html(line)}</div>" for line in lines)
+    quiet = "".join(quiet_html(message_html(note)) for note in notes)
     return f"{BODY}{says}{quiet}</div>"
 
 

@@ -9,7 +9,7 @@ from svc_notebook.exchange import CUT_REASONS, Charge, Exchange, is_at_limit, is
 from svc_notebook.service.params import shorten
 
 from .escape import to_text
-from .html_styles import quiet_html
+from .html_styles import message_html, quiet_html
 
 _BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
 # Visible only where a host drops styles, so that badges and text do not run together.
@@ -32,7 +32,7 @@ def live_html(status: str, *, is_waiting: bool) -> str:
     """Return the line below a reply that is still being written."""
     unfinished = "" if status.startswith(WAITING_FOR_ANSWER) else UNFINISHED
     line = " · ".join(filter(None, (status, unfinished)))
-    return quiet_html(_DOT * is_waiting + to_text(line))
+    return quiet_html(_DOT * is_waiting + message_html(line))
 
 
 def footer(
@@ -149,7 +149,7 @@ def titled_reasonings(reasonings: Sequence[str]) -> tuple[tuple[str, str], ...]:
 def marks_html(marks: Sequence[str], footer: str = "") -> str:
     """Return marks as badges, then a footer."""
     badges = (f'<span style="{_BADGE}">{to_text(mark)}</span>' for mark in marks)
-    return _BETWEEN.join((*badges, *([to_text(footer)] if footer else [])))
+    return _BETWEEN.join((*badges, *([message_html(footer)] if footer else [])))
 
 
 def marks_text(marks: Sequence[str], footer: str = "") -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.html_styles import quiet_html
+from svc_notebook.display.html_styles import message_html, quiet_html
 
 _LEFT = ' style="text-align:left"'  # notebook hosts align cells to the right
 
@@ -42,8 +42,8 @@ class Listing(pd.DataFrame):
             for tag, row in zip(["th", *["td"] * len(table)], table, strict=False)
         ]
         rows = "".join(f"<tr>{row}</tr>" for row in drawn if table[1:])
-        below = quiet_html(to_text(note)) if note else ""
-        return f"<div><p>{to_text(sentence)}</p><table>{rows}</table>{below}</div>"
+        below = quiet_html(message_html(note)) if note else ""
+        return f"<div><p>{message_html(sentence)}</p><table>{rows}</table>{below}</div>"
 
 
 def listing(

@@ -14,7 +14,13 @@ from uuid import uuid4
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.front_end import Output
-from svc_notebook.display.html_styles import BODY, card_html, grid_html, quiet_html
+from svc_notebook.display.html_styles import (
+    BODY,
+    card_html,
+    grid_html,
+    message_html,
+    quiet_html,
+)
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_display import Mode, Wait, follow
 from svc_notebook.display.reply_footer import (
@@ -124,7 +130,7 @@ def _cards_bundle(
     cards: Sequence[ReplyCard], *, note: str = "", is_live: bool = False
 ) -> dict[str, str]:
     """Draw rows of cards above a note, as `text/html` and as `text/plain`."""
-    line = quiet_html(to_text(note)) if note else ""
+    line = quiet_html(message_html(note)) if note else ""
     if is_live:
         line = live_html(note, is_waiting=not any(card.text for card in cards))
         note = UNFINISHED

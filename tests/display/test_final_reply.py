@@ -28,6 +28,20 @@ def test_several_choices_are_numbered() -> None:
     )
 
 
+def test_code_in_a_footer_is_marked_up_in_html_alone() -> None:
+    """A pair of backticks in one line is code; it is escaped first, and others stay."""
+    footer = "`%svc <i>restore` brings it back · 5` or ``` or `a\nb` stay"
+    got = Final(texts=("A",), footer=footer, marks=("a `b`",)).bundle()
+
+    html = got["text/html"]
+    assert "%svc &lt;i&gt;restore</code> brings it back" in html
+    assert html.count("<code") == 1
+    assert "5` or ``` or `a\nb` stay" in html
+    assert got["text/plain"].endswith(
+        "`%svc <i>restore` brings it back · 5` or ``` or `a b` stay"
+    )
+
+
 def test_reasoning_is_folded_below_the_text() -> None:
     """It is escaped and closed; plain text has its size alone."""
     got = Final(texts=("A", "B"), reasonings=("<b>" * 2000, ""), footer="f").bundle()

@@ -87,6 +87,15 @@ def test_errors_show_what_was_said_without_obeying_it(
     assert box.bundle["text/plain"] == "  a\\x1b<b>"
 
 
+def test_errors_show_code_without_backticks_in_html_alone() -> None:
+    """A terminal, and a text copied from it, keep the backticks."""
+    box = ErrorBox(title="Refused", lines=("Write `%svc <NAME>` below.",))
+
+    assert "`" not in box.bundle["text/html"]
+    assert "%svc &lt;NAME&gt;</code> below." in box.bundle["text/html"]
+    assert box.bundle["text/plain"] == "  Write `%svc <NAME>` below."
+
+
 def test_a_spending_limit_has_a_headline_of_its_own(shell: Shell) -> None:
     """A cell that may not be sent says so, and how to go on."""
     svc.use(max_tokens_total=1)
