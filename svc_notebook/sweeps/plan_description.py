@@ -138,8 +138,13 @@ def _estimate_lines(
 
 
 def _spent(size: PlanEstimate) -> list[Line]:
-    """Say what a complete run cost."""
-    return [] if size.so_far is None else [("cost", cost_range(size))]
+    """Say what a complete run used and cost."""
+    used = size.so_far
+    if used is None:
+        return []
+    n_prompt, n_completion = used.prompt_tokens, used.completion_tokens
+    tokens = f"{n_prompt:,} in prompts and {n_completion:,} in replies"
+    return [("tokens", tokens), ("cost", cost_range(size))]
 
 
 def _product_in_words(grid: Grid) -> str:

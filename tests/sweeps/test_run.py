@@ -70,10 +70,13 @@ def test_running_again_asks_nothing_twice(session: Session, emulator: Emulator) 
     run = plan_run(session, ["a", "b"])
     before = run.run().replies_df()
 
+    shown = repr(run)
     after = run.run().replies_df()
 
     assert len(emulator.requests) == 2
     assert after.equals(before)
+    assert f"{before['prompt_tokens'].sum()} in prompts and " in shown
+    assert repr(run) == shown
 
 
 @pytest.mark.slow
