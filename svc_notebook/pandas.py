@@ -153,7 +153,7 @@ def _replies_of(
     if len(bad):
         reasons = "".join(f"\n  {reason}" for reason in run.reasons)
         warn_user(
-            f"{len(bad)} of {len(replies)} rows have no reply:{reasons}\n"
+            f"{len(bad):,} of {len(replies):,} rows have no reply:{reasons}\n"
             "expand=True shows the errors. With a name, retry=True sends failed rows "
             "again, except those refused as invalid (400)."
         )
@@ -161,7 +161,7 @@ def _replies_of(
         warn_user(cut_note)
     if n_called := int((replies["n_tool_calls"].fillna(0) > 0).sum()):
         warn_user(
-            f"{n_called} of {len(replies)} rows called tools that were not run: "
+            f"{n_called:,} of {len(replies):,} rows called tools that were not run: "
             "expand=True shows the calls. Functions are run unless run_tools=False."
         )
     return replies

@@ -436,16 +436,16 @@ def check_budget(request: CompletionRequest) -> Tokens:
     if budget is None or least + max_tokens <= budget:
         return prompt
     parts = _sizes_of_parts(request)
-    sizes = ", ".join(f"{name} {size}" for name, size in parts.items() if size)
+    sizes = ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
     largest, room = next(iter(parts)), budget - sum(parts.values())
     remedy = _REMEDIES[largest]
     if room > 0 and max_tokens >= parts[largest]:
-        remedy = f"Ask for at most {room} tokens with max_tokens"
+        remedy = f"Ask for at most {room:,} tokens with max_tokens"
     is_asked = max_tokens and not request.is_fitted
     reply = f" and max_tokens={max_tokens} was requested" if is_asked else ""
     raise OverBudgetError(
-        f"The prompt has about {prompt.best} tokens (estimated: {sizes}), at least "
-        f"{least}{reply}; prompt and reply together may have {budget}. It was "
+        f"The prompt has about {prompt.best:,} tokens (estimated: {sizes}), at least "
+        f"{least:,}{reply}; prompt and reply together may have {budget:,}. It was "
         f"not sent. {remedy}.{context_source_note(request.info)}",
         prompt_tokens=prompt.best,
         budget_tokens=budget,
@@ -472,7 +472,7 @@ def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
     if budget is None:
         if prompt_tokens > LARGE_TOKENS:
             warn(
-                f"The prompt has about {prompt_tokens} tokens (estimated), and the "
+                f"The prompt has about {prompt_tokens:,} tokens (estimated), and the "
                 f"context of {request.model} is unknown. The prompt is sent, and the "
                 "server decides. If you know the context, set it with "
                 "svc.use(context=N)."
@@ -481,7 +481,7 @@ def warn_if_over(request: CompletionRequest, prompt_tokens: int) -> None:
     if prompt_tokens + int(request.params.get("max_tokens", 0)) > budget:
         warn(
             "A request may not fit: its prompt (estimated) and max_tokens together "
-            f"exceed {budget} tokens. It is sent, and the service decides. If "
+            f"exceed {budget:,} tokens. It is sent, and the service decides. If "
             "it is refused, shorten the prompt or lower max_tokens."
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
@@ -252,7 +253,7 @@ def _rows_and_requests(n_rows: int, n_requests: int) -> str:
 def _requests_sentence(last: Look, spent: Spent) -> str:
     cost = ""
     if not isnan(last.cost):
-        cost = f" for {number(last.cost)} {spent.currency}".rstrip()
+        cost = f" for {cost_in_words(last.cost)} {spent.currency}".rstrip()
     sent = f"{last.n_requests:,} requests of {spent.n_possible:,}{cost}"
     return f"{sent} were sent." if last.value is None else f"{sent}; {_ENDED}."
 

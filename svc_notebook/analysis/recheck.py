@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
@@ -33,7 +34,7 @@ from .contrast_study import check_share_margin, short_names, subtraction
 from .flips import Flips, flips
 from .joined_runs import IMPROVED, REGRESSED, joined
 from .reply_factors import coded, is_rate, measure, unit, unit_codes
-from .rounding import number, round_up
+from .rounding import round_up
 
 CHECK = "check"
 """The column with the number of the check: 0 for the replies of the run."""
@@ -439,7 +440,7 @@ def _basis_sentence(
     n_rows = len(df[df[CHECK] > 0].groupby(unit(df)))
     on = "the replies" if question.on is None else question.on.removeprefix(PREFIX)
     checks = "1 check" if newest == 1 else f"{newest:,} checks"
-    cost = f" for {number(requests.cost)} {requests.currency}".rstrip()
+    cost = f" for {cost_in_words(requests.cost)} {requests.currency}".rstrip()
     return (
         f"This is over {n_rows:,} rows in {checks}, by {printable(on)}; "
         f"{requests.n_requests:,} requests were sent"

@@ -545,4 +545,4 @@ def describe_stream(
     state = "stopped" if is_over else "running"
     if exchange is not None:
         state = _STATES[exchange.status]
-    return f"<{type(stream).__name__}: {state}, {n_chars} characters so far>"
+    return f"<{type(stream).__name__}: {state}, {n_chars:,} characters so far>"

@@ -9,6 +9,7 @@ from math import isinf
 from threading import Lock
 from typing import Literal
 
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.errors import SpendingLimitError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
@@ -117,4 +118,4 @@ class SpendingLimit:
 def _used_of_limit(kind: SpendingKind, used: float, most: float) -> str:
     if kind == "tokens":
         return f"{used:,.0f} of {most:,.0f} tokens"
-    return f"{used:,.6g} of {most:,.6g} in cost"
+    return f"{cost_in_words(used)} of {cost_in_words(most)} in cost"

@@ -54,22 +54,26 @@ def footer(
 
 
 def _tokens(charge: Charge) -> str:
-    requests = f"{charge.n_requests} requests, " if charge.n_requests > 1 else ""
+    requests = f"{charge.n_requests:,} requests, " if charge.n_requests > 1 else ""
     if charge.source == "missing":
         return f"{requests}no usage"
     tilde = "~" if charge.source == "estimated" else ""
-    prompt, reply = charge.prompt_tokens, charge.completion_tokens
+    prompt, reply = map(_count, (charge.prompt_tokens, charge.completion_tokens))
     return f"{requests}{tilde}{prompt} → {tilde}{reply} tokens"
+
+
+def _count(n_tokens: int | None) -> str:
+    return "?" if n_tokens is None else f"{n_tokens:,}"
 
 
 def estimate_hint(charge: Charge) -> str:
     """Return the details of the footer's estimate; "" where tokens were reported."""
     if charge.source != "estimated":
         return ""
-    parts = f"{charge.prompt_tokens} + {charge.completion_tokens}"
+    prompt, reply = map(_count, (charge.prompt_tokens, charge.completion_tokens))
     low, high = charge.low_tokens, charge.high_tokens
     total = "" if low is None or high is None else f", together {low:,} to {high:,}"
-    return f"estimated: {parts} tokens{total}"
+    return f"estimated: {prompt} + {reply} tokens{total}"
 
 
 _SNAPSHOT = re.compile(r"([-@:_.](v?\d[\w.-]*|latest|preview|exp))*")

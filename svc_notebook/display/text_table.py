@@ -277,7 +277,7 @@ def _entry_lines(entry: ComparedText) -> list[str]:
     shown, rest = _split(entry.parts or (DiffPart("same", entry.text),), SHOWN_CHARS)
     text = "".join(_PLAIN_PARTS[part.kind].format(part.text) for part in shown)
     n_more = _n_chars(rest)
-    text += f"... ({n_more} more characters)" if n_more else ""
+    text += f"... ({n_more:,} more characters)" if n_more else ""
     return [
         f"    {part}"
         for line in text.split("\n")

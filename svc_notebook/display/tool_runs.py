@@ -180,7 +180,7 @@ def run_parts(step: Step) -> list[tuple[str, str]]:
 def shortened_html(text: str) -> str:
     """Escape a text for HTML; of a long one, only the beginning."""
     if len(text) > SHOWN_CHARS:
-        text = f"{text[:SHOWN_CHARS]}\n[... of {len(text)} characters]"
+        text = f"{text[:SHOWN_CHARS]}\n[... of {len(text):,} characters]"
     return to_text(text)
 
 

@@ -151,7 +151,7 @@ def _kept_elsewhere(
     has_text = " OR ".join(["instr(record, ?)"] * len(encoded)) or "0"
     sql = f"SELECT count(*) FROM exchanges WHERE ({has_text}) AND exchange_id != ?"  # noqa: S608 - our own
     (n,) = connection.execute(sql, (*encoded, exchange_id)).fetchone()
-    others = "1 other has" if n == 1 else f"{n} others have"
+    others = "1 other has" if n == 1 else f"{n:,} others have"
     copies = f" {others} the same prompt or reply, sent again or reused, and will stay."
     run = exchange.origin.run
     plans = connection.execute("SELECT count(*) FROM manifests WHERE run = ?", (run,))

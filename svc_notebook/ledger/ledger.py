@@ -440,7 +440,7 @@ class Ledger:
             n_all, n_here = self.count(), self.count(scope="session")
         except LedgerError:
             return f"<Ledger {self.path}, cannot be read>"
-        return f"<Ledger {self.path}: {n_all} exchanges, {n_here} of this session>"
+        return f"<Ledger {self.path}: {n_all:,} exchanges, {n_here:,} of this session>"
 
     def _read_pending(self, read: Callable[["Ledger"], Iterable[Item]]) -> list[Item]:
         """Read the rows that cannot be written now, from a ledger of them in memory."""
@@ -567,7 +567,7 @@ def size_in_words(place: str) -> str:
 
 def counted(n: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is 1."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def exists(place: str) -> bool:

@@ -178,9 +178,9 @@ def _refuse_loss(path: str | Path, recordings: list[Recording]) -> None:
     n_lost = (recorded - Counter(map(_identity, recordings))).total()
     if n_lost:
         raise ParameterError(
-            f"{str(path)!r} is the file in SVC_ANSWERS, and {n_lost} of its "
-            f"{recorded.total()} answers would be lost; nothing was written. Write to "
-            "another file, or unset SVC_ANSWERS, run the notebook with a key and "
+            f"{str(path)!r} is the file in SVC_ANSWERS, and {n_lost:,} of its "
+            f"{recorded.total():,} answers would be lost; nothing was written. Write "
+            "to another file, or unset SVC_ANSWERS, run the notebook with a key and "
             "export again.",
             param="path",
         )

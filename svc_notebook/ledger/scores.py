@@ -74,7 +74,7 @@ def insert_scores(
         if n_others:
             new, old = ("text", "a number") if is_text else ("a number", "text")
             raise ParameterError(
-                f"The score {name} is {new}, but {old} in {n_others} other replies "
+                f"The score {name} is {new}, but {old} in {n_others:,} other replies "
                 f"of the run. Remove those first with run.score({name}=None), or "
                 "choose another name. No score was saved.",
                 param=param or name,
@@ -108,9 +108,10 @@ def check_types(
         texts = [value for value in present if isinstance(value, str)]
         if texts and len(texts) < len(present):
             raise ParameterError(
-                f"The score {name} is text in {len(texts)} of {len(present)} replies, "
-                f"such as {shorten(repr(texts[0]), 40)}, and a number (True is 1, "
-                "False is 0) in the others. Use one type for all. No score was saved.",
+                f"The score {name} is text in {len(texts):,} of {len(present):,} "
+                f"replies, such as {shorten(repr(texts[0]), 40)}, and a number (True "
+                "is 1, False is 0) in the others. Use one type for all. No score was "
+                "saved.",
                 param=param or name,
             )
 
@@ -307,7 +308,7 @@ def to_score(name: str, value: Any) -> int | float | str:  # noqa: ANN401 - of a
 def _check_known(connection: sqlite3.Connection, exchange_ids: set[str]) -> None:
     if unknown := exchange_ids - _known_ids(connection, exchange_ids):
         raise _not_saved(
-            f"{len(unknown)} of these replies are not in the current ledger, such as "
+            f"{len(unknown):,} of these replies are not in the current ledger, such as "
             f"{min(unknown)}; choose the right ledger with use(ledger=...)."
         )
 

@@ -125,7 +125,7 @@ def say_left_out(
         The frame without groups in which no exchange is counted.
     """
     if n := int(usage["n_left_out"].sum()):
-        exchanges = f"{n} exchange{'s'[: n != 1]}"
+        exchanges = f"{n:,} exchange{'s'[: n != 1]}"
         say(f"{exchanges} left out: emulated or reused{hint}.")
     is_counted = (usage["n_exchanges"] > 0) | (usage["n_left_out"] == 0)
     return usage[is_counted].reset_index(drop=True)
@@ -141,7 +141,7 @@ def say_unpriced(usage: pd.DataFrame, *, say: Callable[[str], object]) -> None:
     models = ""
     if "model" in usage:
         models = f": {', '.join(usage.loc[is_unpriced, 'model'].unique())}"
-    exchanges = f"{n} exchange{'s'[: n != 1]}"
+    exchanges = f"{n:,} exchange{'s'[: n != 1]}"
     say(f"{exchanges} {have} no price in {table}, so {costs} unknown{models}.")
 
 

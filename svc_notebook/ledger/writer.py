@@ -422,7 +422,7 @@ def _counted(jobs: Iterable[QueuedRow]) -> str:
     """Return how many rows of each table there are, such as "2 exchanges"."""
     tables: list[str] = [job.table for job in jobs]
     counts = ((tables.count(table), noun) for table, noun in _NOUNS.items())
-    return " and ".join(f"{n} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
+    return " and ".join(f"{n:,} {noun}{'s' * (n > 1)}" for n, noun in counts if n)
 
 
 def _fail(receipt: "Future[None]", problem: LedgerError) -> None:

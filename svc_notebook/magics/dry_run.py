@@ -72,13 +72,13 @@ class DryRun:
         tools, prompt = self.request.tools, self.prompt_tokens
         names = ", ".join(str(tool["function"]["name"]) for tool in tools)
         offered = (
-            f"tools offered, about {estimate_prompt_tokens((), tools).best} tokens"
+            f"tools offered, about {estimate_prompt_tokens((), tools).best:,} tokens"
         )
-        size = f"prompt about {prompt.best} tokens (estimated: {prompt})"
+        size = f"prompt about {prompt.best:,} tokens (estimated: {prompt})"
         room, context = self.room_tokens, self.request.context_tokens
         left = "its context is unknown"
         if room is not None:
-            left = f"room left in {context}: {room}"
+            left = f"room left in {context:,}: {room:,}"
             if self.request.is_fitted:
                 fit_note = (
                     "fit sets a smaller max_tokens, because it uses the upper estimate"

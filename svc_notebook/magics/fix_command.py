@@ -101,9 +101,9 @@ def error_prompt(
     if context_tokens is not None and n_tokens + n_reply > context_tokens:
         doubled = " twice (the correction is as long)" if n_reply else ""
         raise ParameterError(
-            f"%svc {task}: the failing cell has about {items[0].n_tokens} tokens, and "
-            f"with the error it does not fit{doubled} into {context_tokens}. Run the "
-            f"part that fails in a separate cell, then `%svc {task}`; or ask about "
+            f"%svc {task}: the failing cell has about {items[0].n_tokens:,} tokens, "
+            f"and with the error it does not fit{doubled} into {context_tokens:,}. Run "
+            f"the part that fails in a separate cell, then `%svc {task}`; or ask about "
             "the error alone: `%svc --with Err QUESTION`.",
             param="messages",
         )

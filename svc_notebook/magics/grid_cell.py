@@ -76,6 +76,6 @@ def _refuse_cut_replies(run: "Run") -> None:
     )
     if n_cut:
         raise CutError(
-            f"{n_cut} of the replies were cut and --strict asks for whole ones. Give "
+            f"{n_cut:,} of the replies were cut and --strict asks for whole ones. Give "
             "them more room with --max-tokens, or ask for less."
         )

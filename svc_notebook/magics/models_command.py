@@ -117,6 +117,6 @@ def _summary(endpoint: Endpoint, n_models: int) -> str:
     if problem and not n_models:
         return f"{source}:{reason} Any model can be asked by its id."
     if problem:
-        return f"{source}: {n_models} known; others can be asked.{reason}"
+        return f"{source}: {n_models:,} known; others can be asked.{reason}"
     models = f"{n_models} model{'s'[: n_models != 1]}"
     return f"{source} names {models}; others can be asked."

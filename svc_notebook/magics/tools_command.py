@@ -148,7 +148,7 @@ def _definitions_text(name: str, variables: Mapping[str, object]) -> str:
         json.dumps(definition, ensure_ascii=False, indent=2)
         for definition in toolbox.definitions
     ]
-    size = f"about {toolbox.n_tokens} tokens in every request that offers it"
+    size = f"about {toolbox.n_tokens:,} tokens in every request that offers it"
     return "\n".join([*texts, f"({size})"])
 
 

@@ -1,10 +1,11 @@
 """`%svc usage` and `%svc replies`: the requests of a kernel or of all, as tables."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.exchange_rows import Filters, since_sql
 from svc_notebook.session import Session
@@ -113,7 +114,7 @@ def _sentence(usage: "pd.DataFrame", filters: Filters, currency: str) -> str:
     if not currency or not n_requests or usage["n_unpriced"].any():
         return sentence
     about = "~" if usage["estimated_cost"].any() else ""
-    return f"{sentence}, for {about}{usage['cost'].sum():,.4g} {currency}"
+    return f"{sentence}, for {about}{cost_in_words(usage['cost'].sum())} {currency}"
 
 
 def _uncounted(n_emulated: int, words: Sequence[str]) -> str:
@@ -125,7 +126,7 @@ def _uncounted(n_emulated: int, words: Sequence[str]) -> str:
         answers, them = "answers of the emulator are", "them"
     command = " ".join(("%svc usage", *words, _EMULATED))
     return (
-        f" that count. {n_emulated} {answers} not counted; `{command}`, or "
+        f" that count. {n_emulated:,} {answers} not counted; `{command}`, or "
         f"svc.usage_df(include_emulated=True), counts {them}."
     )
 
@@ -134,12 +135,12 @@ def _usage_row(row: Mapping[Hashable, Any], *, has_cost: bool) -> list[str]:
     """Return the texts of a row; figures that are estimated in part have a ~."""
     import pandas as pd  # noqa: PLC0415 - slow to load
 
-    def total(name: str, places: str = "") -> str:
+    def total(name: str, in_words: Callable[[Any], str] = "{:,}".format) -> str:
         value, estimated = row[name], row[f"estimated_{name}"]
         about = "" if pd.isna(estimated) or not estimated else "~"
-        return f"{about}{0 if pd.isna(value) else value:,{places}}"
+        return f"{about}{in_words(0 if pd.isna(value) else value)}"
 
-    cost = "not known" if row["n_unpriced"] else total("cost", ".4g")
+    cost = "not known" if row["n_unpriced"] else total("cost", cost_in_words)
     return [
         f"{row['model']}{' (emulator)' if row['is_emulated'] else ''}",
         *(

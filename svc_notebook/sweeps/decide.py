@@ -37,6 +37,7 @@ from svc_notebook.analysis.reply_factors import check_replies, coded, named, uni
 from svc_notebook.analysis.scoring import source_digest
 from svc_notebook.analysis.stopping_rule import Look, Question, combined, look_at
 from svc_notebook.analysis.summary import with_costs
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.display.front_end import Output, Screen
 from svc_notebook.display.html_styles import BODY
 from svc_notebook.errors import Interrupted, ParameterError
@@ -517,7 +518,7 @@ def _within_budget(
         if budget.max_requests is not None and n_sent > budget.max_requests:
             return rows, f"{budget.max_requests:,} requests"
         if budget.max_cost is not None and cost > budget.max_cost:
-            return rows, f"a cost of {budget.max_cost:g}"
+            return rows, f"a cost of {cost_in_words(budget.max_cost)}"
         rows += unit_rows
     return rows, ""
 

@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIMITED
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit, limit_of
@@ -484,7 +485,7 @@ def cost_range(size: PlanEstimate) -> str:
     if so_far is None or so_far.cost is None or so_far.rest is None:
         cost = _between(size.cost_low, size.cost_high, f" {table.currency}")
     else:
-        cost = f"{so_far.cost:,.4g} {table.currency}"
+        cost = f"{cost_in_words(so_far.cost)} {table.currency}"
         if so_far.n_left:
             rest = _between(*so_far.rest)
             cost += f" so far, {missing_requests(so_far.n_left)} {rest}"
@@ -499,8 +500,8 @@ def missing_requests(n: int) -> str:
 
 def _between(low: float, high: float, currency: str = "") -> str:
     if high == inf:
-        return f"at least {low:,.4g}{currency}, for the prompts"
-    return f"{' to '.join(dict.fromkeys((f'{low:,.4g}', f'{high:,.4g}')))}{currency}"
+        return f"at least {cost_in_words(low)}{currency}, for the prompts"
+    return f"{' to '.join(dict.fromkeys(map(cost_in_words, (low, high))))}{currency}"
 
 
 def ask_before_sending(
@@ -522,7 +523,7 @@ def ask_before_sending(
     requests = "request" if n_requests == 1 else "requests"
     how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
     question = (
-        f"This sends {n_requests} {requests}{how_long}"
+        f"This sends {n_requests:,} {requests}{how_long}"
         f"{_most_cost(size, n_requests)}. Continue?"
     )
     try:
@@ -543,4 +544,4 @@ def _most_cost(size: PlanEstimate, n_requests: int) -> str:
     cost, so_far = size.cost_high * n_requests / size.n_trials, size.so_far
     if so_far is not None and so_far.rest is not None and so_far.n_left:
         cost = so_far.rest[1] * n_requests / so_far.n_left
-    return f" and costs at most about {cost:,.2g} {size.prices.currency}"
+    return f" and costs at most about {cost_in_words(cost)} {size.prices.currency}"

@@ -62,7 +62,7 @@ def plan_lines(
         ("rows", _rows_in_words(grid.rows)),
         *map(_values_line, grid.dimensions),
         ("repeats", str(grid.repeats) if grid.repeats > 1 else ""),
-        ("where", f"leaves out {n_out} of {grid.n_product}" if n_out else ""),
+        ("where", f"leaves out {n_out:,} of {grid.n_product:,}" if n_out else ""),
         ("ledger", _reused_in_words(size) if is_left else ""),
         *(_estimate_lines(size, n_left, times) if is_left else _spent(size)),
     ]
@@ -77,7 +77,7 @@ def headline(
     `unread` says how many answers could not be read.
     """
     n_trials = len(grid)
-    requests = f"{n_trials} request{'' if n_trials == 1 else 's'}"
+    requests = f"{n_trials:,} request{'' if n_trials == 1 else 's'}"
     if not n_trials:
         return "0 requests planned, nothing to send."
     if not is_begun:
@@ -89,7 +89,7 @@ def headline(
         "not_run": "not run",
     }
     parts = [
-        f"{counts.get(status, 0)} {word}"
+        f"{counts.get(status, 0):,} {word}"
         for status, word in words.items()
         if counts.get(status) or status == "ok"
     ]
@@ -213,15 +213,18 @@ def _warnings(size: PlanEstimate) -> list[str]:
     lines = []
     if size.n_default:
         is_all = size.n_default == size.n_trials
-        where = "" if is_all else f" for {size.n_default} of {size.n_trials} requests"
+        where = (
+            "" if is_all else f" for {size.n_default:,} of {size.n_trials:,} requests"
+        )
         lines.append(
             f"max_tokens is not set{where}: the service's default of "
             f"{DEFAULT_MAX_TOKENS} applies and cuts longer replies"
         )
     if size.n_over:
+        budgets = " or ".join(f"{n:,}" for n in size.budgets)
         lines.append(
-            f"{size.n_over} may not fit: prompt (estimated) and max_tokens together "
-            f"exceed the {' or '.join(map(str, size.budgets))} tokens of one request"
+            f"{size.n_over:,} may not fit: prompt (estimated) and max_tokens together "
+            f"exceed the {budgets} tokens of one request"
         )
     return lines
 
@@ -236,7 +239,7 @@ def _values_line(dimension: Dimension) -> Line:
         for point in points[:_SHOWN_VALUES]
     ]
     n_more = len(points) - len(shown)
-    rest = f" and {n_more} more" if n_more else ""
+    rest = f" and {n_more:,} more" if n_more else ""
     names = dimension.unlabelled
     names = ("rows", *names) if dimension.is_by_row else names
     return " + ".join(names), f"{', '.join(shown)}{rest}"
@@ -357,11 +360,11 @@ def reasons_of(failures: Iterable[Failure]) -> list[str]:
     by_count = sorted(alike.values(), key=len, reverse=True)
     lines = [_reason(group[0], len(group)) for group in by_count[:SHOWN_REASONS]]
     n_more = len(by_count) - len(lines)
-    return [*lines, f"{n_more} more reasons are in replies_df()"] if n_more else lines
+    return [*lines, f"{n_more:,} more reasons are in replies_df()"] if n_more else lines
 
 
 def _reason(failure: Failure, n: int) -> str:
     text = _LINE_END.sub(". ", failure.message)
     message = shorten(" ".join(text.split()), _REASON_CHARS)
     status = "" if failure.http_status is None else f" ({failure.http_status})"
-    return f"{n} x {failure.type}{status}: {message}"
+    return f"{n:,} x {failure.type}{status}: {message}"

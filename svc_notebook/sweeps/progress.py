@@ -43,7 +43,7 @@ class ModelProgress:
     @property
     def count(self) -> str:
         """The text before the bar: the name, and how many of all are done."""
-        return f"{to_terminal(self.name)} {self.n_done}/{self.n_total}"
+        return f"{to_terminal(self.name)} {self.n_done:,}/{self.n_total:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Bars:
         """
         before, after = self._columns
         counts = [
-            f"{to_terminal(model.name)} {model.n_total}/{model.n_total}"
+            f"{to_terminal(model.name)} {model.n_total:,}/{model.n_total:,}"
             for model in models
         ]
         notes = [to_terminal(model.note) for model in models]
@@ -250,7 +250,7 @@ def _note(
     # the counts are about the requests that are sent now, the scores about all replies
     now = " now" if queue.n_before else ""
     parts = [f"{queue.n_before:,} done before"] if queue.n_before else []
-    parts += [f"{queue.n_failed} failed{now}"] if queue.n_failed else []
+    parts += [f"{queue.n_failed:,} failed{now}"] if queue.n_failed else []
     parts += [*replies.problems, f"{queue.n_tokens:,} tokens{now}", *replies.scores]
     if met_limit := queue.limiter and queue.limiter.met_limit:
         parts.append(f"limit found: {_limit_in_words(met_limit)}")

@@ -293,9 +293,8 @@ class Rating:
         """Say how far the rating is, and what can be done next."""
         n_done, n_left = self.n_done, self.n_total - self.n_done
         noun = "pairs" if self.is_pairs else "replies"
-        head = (
-            f"{n_done} of {self.n_total} {noun} rated as {self.name} by {self.rater}."
-        )
+        count = f"{n_done:,} of {self.n_total:,} {noun}"
+        head = f"{count} rated as {self.name} by {self.rater}."
         if n_left:
             return [head, "Run the cell again to go on, or call in_terminal()."]
         agreement = self.agreement()

@@ -331,15 +331,15 @@ def next_steps(status: RunStatus, n_trials: int) -> list[str]:
     n_refused, n_open = status.count("refused"), status.count("open")
     some = "what is missing" if n_todo < n_trials or n_open else "them"
     pending = [some] if n_todo > n_open else []
-    pending += [f"{n_open} of those that failed again"] if n_open else []
+    pending += [f"{n_open:,} of those that failed again"] if n_open else []
     read = ".replies_df(), .summary_df(), .compare()"
     steps = [f".run() sends {' and '.join(pending)}" if pending else read]
     if n_again := status.count("error"):
         other = "other " if n_open else ""
-        steps.append(f".retry() sends the {other}{n_again} that failed again")
+        steps.append(f".retry() sends the {other}{n_again:,} that failed again")
     if n_refused:
         steps.append(
-            f"{n_refused} would be refused again, "
+            f"{n_refused:,} would be refused again, "
             ".retry(include_refused=True) sends them anyway"
         )
     return steps
@@ -360,7 +360,7 @@ def check_endpoint(first: Exchange | None, settings: Settings, *, n_todo: int) -
                 "replies of two services, so nothing was sent. "
             )
         raise SettingsError(
-            f"This run began at {place_of(first)}, and {n_todo} of its requests are "
+            f"This run began at {place_of(first)}, and {n_todo:,} of its requests are "
             f"missing, {now}{way_back(first)}, or plan the sweep under another name. "
             "replies_df() shows the replies so far."
         )

@@ -376,9 +376,11 @@ def check_same_files(planned: RowFileList, now: RowFileList) -> None:
     for name in before.keys() & after.keys():
         was, is_now = before[name], after[name]
         if was.n_rows != is_now.n_rows:
-            changes.append(f"{name} had {was.n_rows} rows and has {is_now.n_rows}")
+            changes.append(f"{name} had {was.n_rows:,} rows and has {is_now.n_rows:,}")
         elif was.n_bytes != is_now.n_bytes:
-            changes.append(f"{name} had {was.n_bytes} bytes and has {is_now.n_bytes}")
+            changes.append(
+                f"{name} had {was.n_bytes:,} bytes and has {is_now.n_bytes:,}"
+            )
     if changes:
         raise _files_changed("; ".join(sorted(changes)))
 

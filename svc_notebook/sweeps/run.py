@@ -1561,7 +1561,7 @@ class Run:
                 remedy = "Fix this in a new plan"
             where = " in this pass" if self._result.status().count("ok") else ""
             text = (
-                f"No request succeeded{where}; {n_failed} failed:{reasons}\n{remedy}."
+                f"No request succeeded{where}; {n_failed:,} failed:{reasons}\n{remedy}."
             )
         if text:
             self._explained = _cell_number(), text

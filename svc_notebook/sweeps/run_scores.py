@@ -272,13 +272,14 @@ class RunScores:
         replies = "reply has" if n_sent == 1 else "replies have"
         if judged:
             lines.append(
-                f"{n_sent} new {replies} no score {', '.join(judged)}: call "
+                f"{n_sent:,} new {replies} no score {', '.join(judged)}: call "
                 "run.judge(...) again, which judges what is new."
             )
         if lost:
             lines.append(
-                f"{n_sent} new {replies} no score {', '.join(lost)}: this kernel does "
-                f"not know its function. run.score({lost[0]}=...) scores all replies."
+                f"{n_sent:,} new {replies} no score {', '.join(lost)}: this kernel "
+                f"does not know its function. run.score({lost[0]}=...) scores all "
+                "replies."
             )
         return lines
 

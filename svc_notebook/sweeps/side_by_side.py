@@ -70,7 +70,7 @@ def run_side_by_side(
         raise Interrupted(message=f"(interrupted - {KEPT})") from None
     if run.n_failed == len(run) > 0:
         raise SvcError(
-            f"None of the {len(run)} requests was answered; the reasons are above."
+            f"None of the {len(run):,} requests was answered; the reasons are above."
         )
     return run
 
@@ -221,9 +221,11 @@ class _Cards:
         rows = list(islice(self._run.replies(), MAX_CARDS))
         ended = [_final_card(self._run, reply) for reply in rows]
         n_more = len(self._run) - len(self._shown)
-        more = f"{n_more} more are in the frame: replies_df()" if n_more > 0 else ""
+        more = f"{n_more:,} more are in the frame: replies_df()" if n_more > 0 else ""
         n_failed = self._run.n_failed
-        failed = f"{n_failed} of {len(self._run)} requests failed" if n_failed else ""
+        failed = (
+            f"{n_failed:,} of {len(self._run):,} requests failed" if n_failed else ""
+        )
         note = " · ".join(filter(None, (self._note, failed, more)))
         if self._mode is Mode.PLAIN:
             self._output.write(_cards_as_text(ended, note=note) + "\n")

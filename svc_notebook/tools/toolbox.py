@@ -441,7 +441,7 @@ class Toolbox:
         return (
             "<div><table><thead><tr><th>tool</th><th>description</th><th>notes</th>"
             f'</tr></thead><tbody>{rows}</tbody></table><div style="{_QUIET}">'
-            f"{tools}, about {self.n_tokens} tokens in every request</div></div>"
+            f"{tools}, about {self.n_tokens:,} tokens in every request</div></div>"
         )
 
 

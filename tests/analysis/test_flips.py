@@ -272,4 +272,4 @@ def test_texts_of_models_are_escaped_and_cut() -> None:
     assert "<script" not in bundle["text/html"]
     assert "\x1b" not in bundle["text/html"] + bundle["text/plain"]
     assert "ถูกต้องครับ" in bundle["text/plain"]
-    assert "more characters" in bundle["text/plain"]
+    assert "more characters" in " ".join(bundle["text/plain"].split())

@@ -144,7 +144,7 @@ def test_a_context_is_learnt_from_a_refusal(start: Start, describe: Describe) ->
     assert 900 < completion.request.params["max_tokens"] <= 1024 - MARGIN_TOKENS
     with pytest.raises(svc.errors.ParameterError, match="from 1 to 1024, fit"):
         svc.complete("Hi", max_tokens=2000)
-    with pytest.raises(svc.errors.OverBudgetError, match="may have 1024"):
+    with pytest.raises(svc.errors.OverBudgetError, match="may have 1,024"):
         svc.complete("word " * 2000)
 
 

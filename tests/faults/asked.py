@@ -73,7 +73,7 @@ PARAMETERS = [
         fault="a prompt far over 8192 tokens",
         prompt="word " * 40_000,
         verbs=BOTH,
-        ends=Fails(kind=OverBudgetError, says=["8192"]),
+        ends=Fails(kind=OverBudgetError, says=["8,192"]),
         n_requests=0,
     ),
     sent("temperature at its bounds", temperature=2),

@@ -1,5 +1,6 @@
 """Defaults that `%config SvcMagics` sets: files, and who chose them."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request
@@ -156,13 +158,28 @@ def test_usage_of_today_is_that_of_all_kernels(
     assert "\nThis kernel sent 1 request, for ~" in here.shown
     for cell in cells:
         assert cell.value["cost"].tolist() == frame["cost"].tolist()
-    cost = f"for ~{frame['cost'].sum():.4g} USD."
+    cost = f"for ~{cost_in_words(frame['cost'].sum())} USD."
     today, ever, day = (cell.shown.splitlines()[1] for cell in cells)
     assert today.startswith("All kernels sent 2 requests since 20")
     assert " 00:00, " in today
     assert ever.startswith(f"All kernels sent 2 requests, {cost}")
     assert cost in today
     assert cost in day
+
+
+def test_a_small_cost_is_shown_without_an_exponent(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """In the sentence and in the table, as people write it."""
+    table = PRICES.replace("1000", "0.1").replace("2000", "0.2")
+    (tmp_path / "cheap.toml").write_text(table)
+    shell.run(f"%config SvcMagics.prices = '{tmp_path / 'cheap.toml'}'")
+    shell.run("%svc -t 0 Hello")
+
+    shown = shell.run("%svc usage emulated").shown
+
+    assert re.search(r"for ~0\.0000\d+ USD\.", shown)
+    assert "e-0" not in shown
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """`%%svc` and `%svc` in a plain IPython shell, against the emulator."""
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -127,6 +128,17 @@ def test_variables_are_put_in_and_listed(shell: Shell, emulator: Emulator) -> No
     assert "inserted: dish (text, about" in cell.shown
 
 
+def test_numbers_of_tokens_have_separators(shell: Shell) -> None:
+    """Below the reply and in a dry run, as in tables and plans."""
+    prompt = "%%svc --raw{}\n" + "word " * 3000
+
+    footer = shell.run(prompt.format("")).shown
+    dry = shell.run(prompt.format(" --dry-run")).shown
+
+    assert re.search(r"~\d,\d{3} → ~\d+ tokens", footer)
+    assert re.search(r"about \d,\d{3} tokens.* left in 8,192: \d,\d{3}", dry)
+
+
 def test_replies_side_by_side_list_variables_too(shell: Shell) -> None:
     """What was put into all prompts, and what was cut of it, is said once, below."""
     shell.names["table"] = pd.DataFrame({"text": ["a long text of a row"] * 400})
@@ -186,7 +198,7 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert emulator.requests == ()
     assert "Be brief" in cell.shown
     assert "Hello" in cell.shown
-    assert "room left in 8192" in cell.shown
+    assert "room left in 8,192" in cell.shown
     assert "fit sets a smaller max_tokens, because it uses the upper" in cell.shown
     assert "no limit would make it wait now" in cell.shown
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from svc_notebook.client.request_pipeline import RequestPipeline
+from svc_notebook.display.costs import cost_in_words
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
@@ -119,14 +120,16 @@ def test_what_was_spent_is_kept_when_requests_are_added(
         session, prices, "{{text}}", rows=ROWS[:6], model=MODEL, **how
     ).run()
     spent = paid_for(first)
-    assert f"cost {spent:,.4g} THB, by your prices" in " ".join(repr(first).split())
+    assert f"cost {cost_in_words(spent)} THB, by your prices" in " ".join(
+        repr(first).split()
+    )
 
     models = [MODEL, OTHER] if added == "model" else MODEL
     rows = ROWS[:6] if added == "model" else ROWS[:12]
     more = priced_run(session, prices, "{{text}}", rows=rows, model=models, **how)
 
     size, words = more.size, " ".join(repr(more).split())
-    assert f"cost {spent:,.4g} THB so far, the 6 missing requests" in words
+    assert f"cost {cost_in_words(spent)} THB so far, the 6 missing requests" in words
     assert spent < (size.cost_low or 0) < (size.cost_high or 0)
 
 

@@ -132,7 +132,7 @@ def test_finding_a_run_again_reads_no_texts(session: Session) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert "2000 ok" in repr(run)
+    assert "2,000 ok" in repr(run)
     assert peak < 5e6
 
 

@@ -57,7 +57,7 @@ def test_says_what_may_not_fit() -> None:
     words = _notes(build_grid("p", varied=varied))
 
     assert "1 may not fit" in words
-    assert "8192" in words
+    assert "8,192" in words
     assert "is not set" not in words
 
 

@@ -208,7 +208,7 @@ def test_a_line_says_what_was_done_before() -> None:
     pending = PendingTrials(pull=iter(()), n_trials=26, n_before=1_014)
     [part] = progress_of([ModelQueue(SMALL, pending)], now_s=0.0, now_at=NOON)
 
-    assert part.count == f"{SMALL} 1014/1040"
+    assert part.count == f"{SMALL} 1,014/1,040"
     assert part.note.startswith("1,014 done before · 0 tokens now")
 
 

@@ -159,7 +159,7 @@ def test_a_prompt_that_cannot_fit_is_refused() -> None:
     """In no vocabulary has this text fewer than 8192 tokens."""
     request = build_request("word " * 12_000, model="m")
 
-    with pytest.raises(OverBudgetError, match="at least 8400; prompt and reply"):
+    with pytest.raises(OverBudgetError, match="at least 8,400; prompt and reply"):
         check_budget(request)
 
 
@@ -173,9 +173,11 @@ def test_a_fitted_reply_is_no_number_that_was_asked_for() -> None:
     """What `fit` computed is not named in the refusal; a number that was given is."""
     request = build_request("word " * 20_000, model="m")
 
-    with pytest.raises(OverBudgetError, match="at least 14000; prompt and reply"):
+    with pytest.raises(OverBudgetError, match="at least 14,000; prompt and reply"):
         check_budget(with_max_tokens(request, "fit"))
-    with pytest.raises(OverBudgetError, match="14000 and max_tokens=256 was requested"):
+    with pytest.raises(
+        OverBudgetError, match="14,000 and max_tokens=256 was requested"
+    ):
         check_budget(with_max_tokens(request, 256))
 
 

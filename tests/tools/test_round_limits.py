@@ -307,7 +307,7 @@ def test_the_part_that_is_too_large_is_named(
         )
 
     assert caller.sent == []
-    assert "8192" in str(caught.value)
+    assert "8,192" in str(caught.value)
     assert build_request("x", model=MODEL).params == {}
 
 
