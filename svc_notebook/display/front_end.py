@@ -42,6 +42,13 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
+def _columns() -> int:
+    try:
+        return get_terminal_size().columns if sys.stdout.isatty() else 0
+    except (AttributeError, ValueError):  # it is missing or closed
+        return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """The output of a cell, or of a terminal.
@@ -52,6 +59,7 @@ class Output:
         clear: Empties the cell when its next output comes.
         erase: Empties the cell now.
         write: Prints text that is already safe for a terminal.
+        columns: Returns the width of the terminal that it prints to; 0 if it is none.
     """
 
     publish: Callable[[Bundle, str | None], None] = _publish
@@ -59,6 +67,7 @@ class Output:
     clear: Callable[[], None] = lambda: _clear(wait=True)
     erase: Callable[[], None] = lambda: _clear(wait=False)
     write: Callable[[str], None] = _write
+    columns: Callable[[], int] = _columns
 
 
 class Screen(StrEnum):

@@ -30,6 +30,7 @@ from .html_styles import (
 from .markdown import link_addresses, load_parser, reply_html, with_line_feeds
 from .reply_footer import WAITING, live_html, marks_html, marks_text, titled_reasonings
 from .sandboxed_frame import page_html
+from .terminal_width import WordWrap
 from .tool_runs import (
     Step,
     tool_run_html,
@@ -257,8 +258,12 @@ class _Settled(_ModeDisplay):
 class _Plain(_Settled):
     """Prints text; text that was printed is not printed again."""
 
-    def __init__(self, output: Output, n_texts: int, *, is_late: bool) -> None:
+    def __init__(
+        self, output: Output, n_texts: int, *, is_late: bool, is_verbatim: bool
+    ) -> None:
         super().__init__(output)
+        self._wrap = WordWrap()
+        self._is_verbatim = is_verbatim
         self._head = _choice_head(0, n_texts)
         self._is_late = is_late
         self._text = ""
@@ -295,6 +300,7 @@ class _Plain(_Settled):
     def finish(self, final: Final | None) -> None:
         self.flush(0.0)
         texts = final.texts if final else ()
+        self._is_verbatim |= bool(final and final.is_verbatim)
         if texts and self._text and texts[0].startswith(self._text):
             # an interrupt may have kept the rest from being printed
             self._pending = texts[0].removeprefix(self._text)
@@ -310,6 +316,7 @@ class _Plain(_Settled):
 
     def reopen(self, so_far: str) -> bool:
         self._text = so_far  # it was printed in another cell
+        self._wrap = WordWrap()
         return True
 
     def _line_break(self) -> str:
@@ -317,7 +324,10 @@ class _Plain(_Settled):
 
     def _print(self, text: str) -> None:
         self._is_at_line_start = text.endswith("\n")
-        self._output.write(to_terminal(text))
+        safe, n_columns = to_terminal(text), self._output.columns()
+        if n_columns and not self._is_verbatim:
+            safe = self._wrap.add(safe, n_columns)
+        self._output.write(safe)
 
 
 GAP_S = 0.05  # at most one message to the notebook in this time, on average
@@ -803,7 +813,9 @@ class ReplyDisplay:
             case Mode.SETTLED:
                 shown = _Settled(output)
             case Mode.PLAIN:
-                shown = _Plain(output, n_texts, is_late=is_late)
+                shown = _Plain(
+                    output, n_texts, is_late=is_late, is_verbatim=is_verbatim
+                )
         return cls(shown, clock)
 
     def add(self, text: str, choice: int = 0) -> None:
