@@ -7,7 +7,7 @@ these is cheaper. The intervals hold at all looks at once.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from .contrast_study import (
 from .missing import Missing
 from .reply_factors import LABEL, TEMPLATE, coded, is_request, named, setting_name
 from .sequential import ConfidenceSequence
+from .summary import total_cost
 
 IsAbove = Callable[[int, int, float], bool]
 """Says whether the first value less the second is clearly above a number."""
@@ -59,7 +60,8 @@ def chosen(
         asked: The values that are left.
         is_above: Says what is certain about each two of them.
         margin: How much worse a value may be; None is not at all.
-        costs: The mean cost of a request, by value; NaN is not known.
+        costs: The mean cost of a request, by value; NaN is not known, and is
+            chosen only if no other cost is known.
         means: The mean score, by value: of several that are good enough and cost the
             same, the one with the higher mean is chosen.
     """
@@ -92,7 +94,7 @@ def is_cheaper(value: int, other: int, costs: Mapping[int, float]) -> bool:
 
 
 def _known_cost(cost: float) -> float:
-    return cost if cost == cost else 0.0  # noqa: PLR0124 - NaN
+    return inf if isnan(cost) else cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +316,7 @@ def look_at(
         costs=costs,
         means=_means(study, left),
         n_requests=int((df["status"].isin(["ok", "error"]) & is_request(df)).sum()),
-        cost=float(df["cost"].sum(min_count=1)) if df["cost"].notna().any() else nan,
+        cost=total_cost(df),
     )
 
 
@@ -335,7 +337,10 @@ def _means(study: Study, asked: Sequence[int]) -> dict[int, float]:
 
 
 def _costs(study: Study, asked: Sequence[int]) -> dict[int, float]:
-    return _by_value(study.whole.cost, asked)
+    """Return the mean costs; a value without any cost leaves those of the others."""
+    cost = study.whole.cost
+    known = [value for value in asked if not np.isnan(cost[:, value]).all()]
+    return dict.fromkeys(asked, nan) | _by_value(cost, known)
 
 
 def _by_value(cells: Any, asked: Sequence[int]) -> dict[int, float]:  # noqa: ANN401 - an array

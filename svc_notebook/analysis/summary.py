@@ -542,6 +542,18 @@ def with_costs(
     )
 
 
+def total_cost(df: pd.DataFrame) -> float:
+    """Return what all requests cost; NaN if one is unknown, or nothing was paid."""
+    cost = df["cost"].to_numpy(dtype="float64", na_value=np.nan)
+    is_known, is_emulated = ~np.isnan(cost), has_flag(df, "is_emulated")
+    is_due = has(df, "status", "ok") & is_request(df) & ~has_flag(df, "is_reused")
+    if not is_known[is_emulated].any():  # emulated replies are free unless they count
+        is_due &= ~is_emulated
+    if not is_known.any() or (is_due & ~is_known).any():
+        return float("nan")
+    return float(np.nansum(cost))
+
+
 def _table(prices: Prices | Mapping[str, Any] | str | Path) -> Prices:
     if isinstance(prices, Prices):
         return prices

@@ -67,6 +67,17 @@ class Prices:
         total = price.prompt * prompt_tokens + price.completion * completion_tokens
         return total / PER_TOKENS
 
+    def no_price(self, models: Iterable[str], *, so: str) -> str:
+        """Say for which models no price is known, and what follows; "" if for none."""
+        names = [name for name in models if (self.priced_as or name) not in self.models]
+        if not names:
+            return ""
+        them = "it" if len(names) == 1 else "them"
+        return (
+            f"No price is known for {', '.join(names)}, so {so}. Add {them} to the "
+            f"price table ({self.source}) and plan the sweep again."
+        )
+
     @classmethod
     def from_file(cls, path: str | Path) -> "Prices":
         """Read a table from a TOML file, or from JSON if the name ends with .json."""

@@ -8,7 +8,6 @@ all checks are read from the ledger each time.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
-from math import nan
 from random import Random
 
 import pandas as pd
@@ -22,6 +21,7 @@ from svc_notebook.analysis.recheck import (
     rechecked,
 )
 from svc_notebook.analysis.reply_factors import check_replies, unit, unit_codes
+from svc_notebook.analysis.summary import total_cost
 from svc_notebook.errors import Interrupted, ParameterError, SettingsError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.reply_frames import with_scores
@@ -192,17 +192,21 @@ class Canary:
     ) -> CheckRequests:
         """Return what is known of the newest check besides its replies."""
         n_failed = len(result.plan.grid) - result.status().count("ok")
-        notes = [
-            f"{n_failed:,} of the requests have no reply: {'; '.join(result.reasons())}"
-        ]
+        reasons = "; ".join(result.reasons())
+        notes = []
+        if n_failed:
+            notes.append(f"{n_failed:,} of the requests have no reply: {reasons}")
         prices = result.prices
+        if prices is not None:
+            so = "the cost of the check is unknown"
+            notes.append(prices.no_price(result.plan.grid.n_by_model, so=so))
         return CheckRequests(
             name=result.plan.run_id,
             n_requests=len(result.plan.grid),
-            cost=float(replies["cost"].sum()) if replies["cost"].notna().any() else nan,
+            cost=total_cost(replies),
             currency=prices.currency if prices else "",
             n_rows_of_run=len(recorded.groupby(unit(recorded))),
-            notes=notes if n_failed else [],
+            notes=[*filter(None, notes)],
         )
 
 

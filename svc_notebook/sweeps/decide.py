@@ -145,12 +145,8 @@ class Decider:
 
     def decide(self, question: Question, budget: Budget) -> Decision:
         """Send blocks until the answer is clear, or rows or the budget are used up."""
-        prices = self._result.prices
-        if budget.max_cost is not None and prices is None:
-            raise ParameterError(
-                "max_cost needs a price table: svc.use(prices='prices.toml').",
-                param="max_cost",
-            )
+        if budget.max_cost is not None:
+            self._check_prices()
         places = _TrialPlaces.of(self._result.plan_df(), question, self._result.plan)
         question = replace(question, on=self._scores.score_name(question.on))
         fixed, notes = self._fix(question, budget, places)
@@ -250,9 +246,21 @@ class Decider:
             per_row=places.per_row,
             currency=prices.currency if prices else "",
             is_planned=not notes,
-            notes=[*notes, *self._emulator_notes()],
+            notes=[*notes, *self._price_notes()],
         )
         return decided(blocks.looks, question, spent)
+
+    def _check_prices(self) -> None:
+        """Refuse a limit of the cost if a price is unknown."""
+        prices = self._result.prices
+        if prices is None:
+            raise ParameterError(
+                "max_cost needs a price table: svc.use(prices='prices.toml').",
+                param="max_cost",
+            )
+        models = self._result.plan.grid.n_by_model
+        if says := prices.no_price(models, so="max_cost cannot be kept"):
+            raise ParameterError(f"{says} Nothing was sent.", param="max_cost")
 
     def _fix(
         self, question: Question, budget: Budget, places: "_TrialPlaces"
@@ -313,14 +321,22 @@ class Decider:
                 f"No reply of the first block has a score {question.on}. {reasons}",
                 param="on",
             )
-        if any(self._emulator_notes()):
+        if result.prices and self._is_emulated():
             df = with_costs(df, result.prices, include_emulated=True)
         return look_at(df, question, open_values)
 
-    def _emulator_notes(self) -> Iterable[str]:
-        """Say that nothing was paid, if an emulator answered."""
-        is_emulated = self._replies.df()["is_emulated"].fillna(value=False)
-        if self._result.prices and is_emulated.any():
+    def _is_emulated(self) -> bool:
+        return bool(self._replies.df()["is_emulated"].fillna(value=False).any())
+
+    def _price_notes(self) -> Iterable[str]:
+        """Say which prices are unknown, and that an emulator cost nothing."""
+        prices = self._result.prices
+        if prices is None:
+            return
+        models = self._result.plan.grid.n_by_model
+        if note := prices.no_price(models, so="the cost of the run is unknown"):
+            yield note
+        if self._is_emulated():
             yield "An emulator answered; costs are what its replies would have cost."
 
 

@@ -888,7 +888,8 @@ class Run:
             margin: How much worse a cheaper value may be: 0.03 is 3 points. If None,
                 only a value that is clearly better ends it.
             max_requests: Most requests to send; all of the plan if None.
-            max_cost: Most to spend, by your price table.
+            max_cost: Most to spend, by your price table, with a price for each model.
+                The first block is always sent, because costs are unknown before.
             unit: Columns that say which rows belong together, such as `document`; the
                 `unit` of the plan if None.
             missing: Replies without a score are left out ("drop") or count as 0.

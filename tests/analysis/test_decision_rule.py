@@ -53,6 +53,14 @@ def test_without_costs_the_better_of_what_would_do_is_chosen() -> None:
         assert value == 0
 
 
+def test_an_unknown_cost_is_not_the_lowest() -> None:
+    """A value with a known cost is chosen, also if the other one has a better mean."""
+    is_above = lows(_0_1=-0.01, _1_0=-0.02)
+    costs = {0: nan, 1: 1.0}
+
+    assert chosen([0, 1], is_above, margin=0.03, costs=costs, means=MEANS) == 1
+
+
 def test_without_a_margin_nothing_but_a_winner_ends_it() -> None:
     """Values that may be equal cannot be decided about."""
     is_above = lows(_0_1=-0.001, _1_0=-0.001)

@@ -1,11 +1,12 @@
 """Costs by a price table that is given afterwards, also of the emulator's replies."""
 
+from math import isnan
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from svc_notebook.analysis.summary import with_costs
+from svc_notebook.analysis.summary import total_cost, with_costs
 from svc_notebook.errors import ParameterError, SettingsError
 from tests.analysis.make import LARGE, SMALL, replies
 
@@ -72,3 +73,12 @@ def test_no_replies_cost_nothing(prices: Path) -> None:
     found = with_costs(frame.iloc[:0], prices, include_emulated=True)
 
     assert found.dtypes.to_dict() == frame.dtypes.to_dict()
+
+
+def test_a_sum_with_an_unknown_cost_is_unknown(prices: Path) -> None:
+    """One model without a price makes the sum unknown, and re-used replies do not."""
+    found = with_costs(_replies(), prices, include_emulated=True)
+
+    assert isnan(total_cost(found))
+    assert total_cost(found[:4]) == pytest.approx(0.37)
+    assert isnan(total_cost(_replies()[:4]))

@@ -178,6 +178,37 @@ def test_a_cost_ends_it(priced: Session) -> None:
     assert 0 < decision.cost <= 0.0002
 
 
+def test_a_cost_limit_needs_the_price_of_each_model(
+    priced: Session, emulator: Emulator
+) -> None:
+    """A model without a price would always be within the limit."""
+    models = {"small": SMALL, "tiny": TINY}
+    said = (
+        f"No price is known for {TINY}, so max_cost cannot be kept. Add it to the "
+        r"price table \(prices.toml\) and plan the sweep again. Nothing was sent."
+    )
+
+    with pytest.raises(ParameterError, match=said):
+        swept(priced, model=models).decide("model", margin=0.03, max_cost=1.0)
+
+    assert not emulator.requests
+
+
+def test_a_model_without_a_price_is_not_the_cheaper_one(priced: Session) -> None:
+    """Of equal models, one with a known price is used, and a note says why."""
+    models = {"tiny": TINY, "large": LARGE, "small": SMALL}
+    rows = rows_of().assign(text=[f"easy {n}" for n in range(N_ROWS)])
+
+    decision = swept(priced, rows=rows, model=models).decide("model", margin=0.05)
+
+    assert decision.value == "small"
+    assert decision.cost != decision.cost  # not known
+    assert (
+        f"No price is known for {TINY}, so the cost of the run is unknown. Add it to "
+        "the price table (prices.toml) and plan the sweep again."
+    ) in decision.notes
+
+
 def test_it_answers_again_without_sending(
     emulator: Emulator, open_session: OpenSession
 ) -> None:

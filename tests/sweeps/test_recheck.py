@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +368,29 @@ def test_failures_are_said(session: Session, address: Address) -> None:
     [note] = checked.notes
     assert "of the requests have no reply" in note
     assert checked.verdict == "as before"
+
+
+def test_a_model_without_a_price_is_named(session: Session, tmp_path: Path) -> None:
+    """What the check costs is unknown then, and a note says what to do."""
+    table = """
+as_of = 2026-01-31
+currency = "USD"
+[models."another"]
+prompt = 0.1
+completion = 0.1
+"""
+    (tmp_path / "prices.toml").write_text(table, "utf-8")
+    prices = str(tmp_path / "prices.toml")
+
+    priced = Session(replace(session.settings, prices=prices))
+    checked = swept(priced).recheck()
+    priced.close()
+
+    [note] = checked.notes
+    assert note == (
+        f"No price is known for {SMALL}, so the cost of the check is unknown. Add it "
+        "to the price table (prices.toml) and plan the sweep again."
+    )
 
 
 @pytest.mark.parametrize(
