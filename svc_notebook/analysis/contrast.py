@@ -126,9 +126,8 @@ class _Row(NamedTuple):
 class Contrast:
     """The comparisons of values of factors: shown in a cell, and a frame in `df`.
 
-    A cell shows a sentence for each comparison, a chart of the differences with their
-    intervals (a filled point is clear, a hollow one is not), which values are tied,
-    what requests cost, and the first rows that only one of two values gets right.
+    A cell shows a sentence for each comparison, a chart with intervals (a filled point
+    is clear, a hollow one is not), ties, costs, and rows that one of two gets right.
 
     Attributes:
         df: One row for each comparison, as `contrast_df` returns.
