@@ -4,10 +4,12 @@ A run that is larger than `confirm_above` shows these figures and asks before it
 A duration depends on the rate limits, and on the requests in their windows now.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import ceil, inf, sqrt
+from random import Random
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -21,7 +23,7 @@ from svc_notebook.tokens import Z_90, Tokens
 from .grid import Grid, Trial
 
 SAMPLE_TRIALS = 1_000
-"""A plan with more combinations is estimated from so many of them."""
+"""A plan with more combinations is estimated from about so many of them."""
 
 
 class ModelSize(NamedTuple):
@@ -109,75 +111,87 @@ def estimate_of(
     prices: Prices | None = None,
     is_answered: Callable[[Trial], object] = lambda _: False,
 ) -> PlanEstimate:
-    """Estimate the size of a plan; of a very large one, from an evenly spread sample.
+    """Estimate the size of a plan; of a very large one, from a sample.
 
     `is_answered` says whether the ledger answers a trial, which then costs nothing.
     """
-    n_all = grid.n_combinations
-    n_sampled = min(n_all, SAMPLE_TRIALS)
-    n_default, n_unlimited, n_over, budgets = 0, 0, 0, set[int]()
-    prompts, replies = dict[str, Tokens](), Counter[str]()
-    answered = Counter[str]()
-    for number in range(n_sampled):
-        trial = grid.trial(number * n_all // n_sampled, 0)
+    sample = _sample(grid)
+    n_default, n_unlimited, n_over, budgets = 0.0, 0.0, 0.0, set[int]()
+    prompts, replies = dict[str, Tokens](), defaultdict[str, float](float)
+    answered = defaultdict[str, float](float)
+    for number, weight in sample:
+        trial = grid.trial(number, 0)
         if is_answered(trial):
-            answered[trial.model] += 1
+            answered[trial.model] += weight
             continue
         request, model, prompt = trial.request, trial.model, trial.prompt_tokens
         max_tokens, budget = request.max_tokens or 0, request.context_tokens
-        prompts[model] = prompts.get(model, Tokens()) + prompt
-        replies[model] += max_tokens * int(request.params.get("n", 1))
+        prompts[model] = prompts.get(model, Tokens()) + prompt.times(weight)
+        replies[model] += max_tokens * int(request.params.get("n", 1)) * weight
         is_default = "max_tokens" not in request.params
-        n_default += is_default and request.info.is_documented
-        n_unlimited += request.max_tokens is None
+        n_default += weight * (is_default and request.info.is_documented)
+        n_unlimited += weight * (request.max_tokens is None)
         if budget is not None and prompt.best + max_tokens > budget:
-            n_over += 1
+            n_over += weight
             budgets.add(budget)
-    scale = n_all / max(n_sampled, 1) * grid.repeats
-    costs = {
-        model: _cost_of(model, prompts[model], replies[model], prices)
-        for model in prompts
-    }
+    n_answered = {model: round(n) for model, n in answered.items()}
     by_model = {
         model: ModelSize(
             grid.n_by_model[model],
-            prompts[model].times(scale),
-            replies[model] * scale,
-            None if cost is None else (cost[0] * scale, cost[1] * scale),
+            prompt,
+            replies[model],
+            _cost_of(model, prompt, replies[model], prices),
         )
-        for model, cost in costs.items()
+        for model, prompt in prompts.items()
     }
-    known = [cost for cost in costs.values() if cost is not None]
-    is_priced = prices is not None and len(known) == len(costs)
+    costs = [size.cost for size in by_model.values() if size.cost is not None]
+    is_priced = prices is not None and len(costs) == len(by_model)
+    high = inf if n_unlimited else sum(high for _, high in costs)
     return PlanEstimate(
-        n_trials=len(grid) - round(answered.total() * scale),
-        answered={model: round(n * scale) for model, n in answered.items()},
-        prompt=sum(prompts.values(), Tokens()).times(scale),
-        completion_tokens=round(replies.total() * scale),
-        n_default=ceil(n_default * scale),
-        n_unlimited=ceil(n_unlimited * scale),
-        n_over=ceil(n_over * scale),
+        n_trials=len(grid) - sum(n_answered.values()),
+        answered=n_answered,
+        prompt=sum(prompts.values(), Tokens()),
+        completion_tokens=round(sum(replies.values())),
+        n_default=_rounded_up(n_default),
+        n_unlimited=_rounded_up(n_unlimited),
+        n_over=_rounded_up(n_over),
         budgets=tuple(sorted(budgets)),
-        is_sampled=n_sampled < n_all,
-        cost_low=sum(low for low, _ in known) * scale if is_priced else None,
-        cost_high=_highest_cost(known, scale, is_open=n_unlimited > 0)
-        if is_priced
-        else None,
+        is_sampled=len(sample) < grid.n_combinations,
+        cost_low=sum(low for low, _ in costs) if is_priced else None,
+        cost_high=high if is_priced else None,
         prices=prices,
         by_model=by_model,
-        unpriced=tuple(model for model, cost in costs.items() if cost is None),
+        unpriced=tuple(model for model, size in by_model.items() if size.cost is None),
     )
 
 
-def _highest_cost(
-    costs: Iterable[tuple[float, float]], scale: float, *, is_open: bool
-) -> float:
-    """Return the most that requests cost; infinite if a reply has no known limit."""
-    return inf if is_open else sum(high for _, high in costs) * scale
+def _sample(grid: Grid) -> list[tuple[int, float]]:
+    """Return combinations, and how many requests each represents; all if they are few.
+
+    Each condition or model has its share in them. Of its combinations, one is drawn at
+    random from each of several equal parts: with regular steps, all could have the
+    same value of something that is repeated. A plan always has the same sample.
+    """
+    n_all = grid.n_combinations
+    if n_all <= SAMPLE_TRIALS:
+        return [(number, grid.repeats) for number in range(n_all)]
+    random = Random(n_all)  # noqa: S311 - no secret
+    sample = []
+    groups = grid.similar(most=SAMPLE_TRIALS)
+    for group in groups:
+        n = min(max(SAMPLE_TRIALS // len(groups), 1), len(group))
+        ends = [part * len(group) // n for part in range(n + 1)]
+        drawn = [group[random.randrange(*part)] for part in pairwise(ends)]
+        sample += [(number, len(group) / n * grid.repeats) for number in drawn]
+    return sorted(sample)  # so that rows in files are read in order
+
+
+def _rounded_up(n: float) -> int:
+    return ceil(round(n, 6))  # a sum of weights is not exact
 
 
 def _cost_of(
-    model: str, prompt: Tokens, n_reply: int, prices: Prices | None
+    model: str, prompt: Tokens, n_reply: float, prices: Prices | None
 ) -> tuple[float, float] | None:
     """Return the least and the most that requests can cost; None without a price."""
     if prices is None:

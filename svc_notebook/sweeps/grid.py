@@ -767,6 +767,20 @@ class Grid:
                 shared[condition.fills] = condition.messages(values)
             yield condition, shared[condition.fills]
 
+    def similar(self, *, most: int) -> list[Sequence[int]]:
+        """Return groups of combinations of one condition, or else of one model.
+
+        They are of one model if there are more than `most` conditions.
+        """
+        n, n_all = self._n_conditions, self.n_combinations
+        is_product = self.kept is None and not self._row_dimensions
+        if is_product and n <= most:
+            return [range(number, n_all, n) for number in range(n)]
+        groups = {model: array("Q") for model in self.n_by_model}
+        for number in range(n_all):
+            groups[self.model_of(number)].append(number)
+        return [*groups.values()]
+
     def model_of(self, combination: int) -> str:
         """Return the model of a combination, without making its request."""
         models, n_in_a_row = self._models

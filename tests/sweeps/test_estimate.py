@@ -3,9 +3,12 @@
 from dataclasses import replace
 from datetime import date
 from random import Random
+from statistics import fmean
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from svc_notebook.client.request_pipeline import RequestPipeline
 from svc_notebook.display.costs import cost_in_words
@@ -15,6 +18,7 @@ from svc_notebook.session import Session
 from svc_notebook.sweeps.estimate import (
     Seen,
     Speed,
+    estimate_of,
     forecast,
     total_of,
 )
@@ -73,6 +77,58 @@ def test_a_plan_counts_what_was_just_asked(session: Session) -> None:
 
     assert "about 5 s until the last request is sent" in before
     assert "per-minute limit of svc-v2-8b-instruct" in " ".join(after.split())
+
+
+@given(
+    n_rows=st.integers(300, 700),
+    n_prompts=st.integers(1, 3),
+    limits=st.sampled_from([[20], [20, 1000], [10, 20, 30, 500]]),
+    n_models=st.integers(2, 5),
+    is_model_last=st.booleans(),
+)
+@settings(max_examples=15, deadline=None)
+def test_a_sample_is_like_the_whole_plan(
+    n_rows: int,
+    n_prompts: int,
+    limits: list[int],
+    n_models: int,
+    *,
+    is_model_last: bool,
+) -> None:
+    """Each model, prompt and limit has its share in it, in whatever order they vary."""
+    models = [f"model-{n}" for n in range(n_models)]
+    prompts = [f"{{{{text}}}}{' word' * 20 * n}" for n in range(n_prompts)]
+    varied = {"max_tokens": limits, "model": models}
+    if not is_model_last:
+        varied = dict(reversed(varied.items()))
+    rows = pd.DataFrame({"text": ["word " * (10 + n % 4) for n in range(n_rows)]})
+    grid = build_grid(prompts, varied=varied, rows=rows)
+
+    size = estimate_of(grid)
+
+    n_of_each = n_rows * len(prompts) * len(limits)
+    n_tokens = sum(trial.prompt_tokens.mean for trial in grid)
+    assert {name: of.n for name, of in size.by_model.items()} == grid.n_by_model
+    for of_model in size.by_model.values():
+        expected = n_tokens / n_models
+        assert of_model.prompt.mean == pytest.approx(expected, rel=0.25)
+        expected = n_of_each * fmean(limits)
+        assert of_model.completion_tokens == pytest.approx(expected, rel=0.35)
+    assert size.n_trials == len(grid)
+
+
+def test_a_model_with_one_request_of_thousands_is_estimated() -> None:
+    """Its price matters, too: without one, the cost of the plan is unknown."""
+    rows = pd.DataFrame({"text": [f"text {n}" for n in range(3000)]})
+    grid = build_grid("{{text}}", varied={"model": [MODEL, OTHER]}, rows=rows)
+    kept = [*range(0, grid.n_product, 2), 2999]
+    grid = replace(grid, kept=kept)
+
+    size = estimate_of(grid, prices=PRICES)
+
+    assert size.unpriced == (OTHER,)
+    assert size.by_model[OTHER].n == 1
+    assert size.by_model[OTHER].prompt.best < 10
 
 
 @pytest.mark.slow
