@@ -627,17 +627,21 @@ class Executor:
         has_sent = bool(result.sent(ledger).trials)
         if has_sent:
             self._check_files(ledger)
-        check_unplanned(
-            self._plan,
-            result.unplanned,
-            read,
-            lambda: [*map(stored_manifest, ledger.plans(self._plan.run_id))],
-        )
+        try:
+            check_unplanned(
+                self._plan,
+                result.unplanned,
+                read,
+                lambda: [*map(stored_manifest, ledger.plans(self._plan.run_id))],
+            )
+        except ParameterError:
+            self._check_files(ledger, has_same_texts=False)
+            raise
         result.unplanned_when_bound = result.unplanned
         if has_sent:
             result.ledger, self._is_bound = ledger, True
 
-    def _check_files(self, ledger: Ledger) -> None:
+    def _check_files(self, ledger: Ledger, *, has_same_texts: bool = True) -> None:
         """Refuse to go on if the files of the rows have changed since the run began."""
         rows = self._plan.grid.rows
         if rows is None or rows.files is None:
@@ -645,7 +649,8 @@ class Executor:
         for stored in ledger.plans(self._plan.run_id)[-1:]:
             before = stored_manifest(stored).files
             if before is not None:
-                check_same_files(before, rows.files.listed)
+                now = rows.files.listed
+                check_same_files(before, now, has_same_texts=has_same_texts)
 
     def start(self, options: SendOptions, *, is_drawn: bool) -> None:
         """Begin to send what is missing, and return at once."""

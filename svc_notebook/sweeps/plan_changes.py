@@ -250,10 +250,13 @@ def _row_changes(before: Manifest, now: Manifest) -> Iterator[Change]:
 def changed_trials(befores: Iterable[Manifest], plan: Plan) -> set[tuple[str, int]]:
     """Return the keys of trials whose rows have other values now, in any column.
 
-    A column that only one of the plans has does not count, and rows in files are never
-    other ones. `befores` are the earlier plans of the run, the newest last.
+    A column that only one of the plans has does not count. If a file has changed, all
+    its rows count. `befores` are the earlier plans of the run, the newest last.
     """
+    befores = [*befores]
     now = as_stored(plan)
+    if now.files is not None:
+        return _trials_of_changed_files(befores, plan)
     befores = [before for before in befores if before.rows != now.rows]
     if not now.rows or not befores:
         return set()
@@ -266,6 +269,30 @@ def changed_trials(befores: Iterable[Manifest], plan: Plan) -> set[tuple[str, in
         for key, row in _row_by_trial(now.rows, plan.grid).items()
         if (was := old.get(key)) is not None
         and any(row[name] != was[name] for name in row.keys() & was.keys())
+    }
+
+
+def _trials_of_changed_files(
+    befores: Iterable[Manifest], plan: Plan
+) -> set[tuple[str, int]]:
+    """Return the keys of trials whose rows are in files that have changed."""
+    grid = plan.grid
+    files = None if grid.rows is None else grid.rows.files
+    listed = [before.files.files for before in befores if before.files is not None]
+    if files is None or not listed:
+        return set()
+    old = {file.name: file.digest for file in listed[-1]}
+    changed = {
+        number
+        for number, file in enumerate(files.listed.files)
+        if old.get(file.name, file.digest) != file.digest
+    }
+    if not changed:
+        return set()
+    return {
+        key
+        for position, key in enumerate(grid.trial_keys())
+        if files.file_of(grid.place_of(position // grid.repeats)[0]) in changed
     }
 
 

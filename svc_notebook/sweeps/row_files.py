@@ -1,7 +1,7 @@
 """The rows of Parquet files, read a block at a time, so that they need little memory.
 
-A row is identified by its position, a file by its name, size and number of rows. Files
-must not change while a run uses them.
+A row is identified by its position, a file by its name and number of rows. Files must
+not change while a run uses them. A digest tells whether they did since an earlier plan.
 """
 
 import os
@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from hashlib import blake2b, file_digest
 from itertools import accumulate, islice, zip_longest
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, overload
 
 import msgspec
+from msgspec import structs
 
 from svc_notebook.errors import ParameterError, import_extra
 
@@ -36,6 +38,7 @@ class RowFile(msgspec.Struct, frozen=True):
     name: str
     n_bytes: int
     n_rows: int
+    digest: str = ""  # of its bytes; "" until a manifest needs it
 
 
 class RowFileList(msgspec.Struct, frozen=True):
@@ -104,10 +107,14 @@ class RowFiles:
     def _names(self) -> list[str]:
         return [str(name) for name in self._schema.names]
 
-    @property
+    @cached_property
     def listed(self) -> RowFileList:
         """The files, as a manifest stores them."""
-        return RowFileList(self.path, self.files)
+        files = zip(self.files, self._paths, strict=True)
+        return RowFileList(
+            self.path,
+            tuple(structs.replace(file, digest=_digest(path)) for file, path in files),
+        )
 
     @property
     def folders(self) -> set[Path]:
@@ -130,6 +137,10 @@ class RowFiles:
     def block_of(self, position: int) -> int:
         """Return the number of the block that a row is in."""
         return bisect_right(self._ends, position)
+
+    def file_of(self, position: int) -> int:
+        """Return the number of the file that a row is in."""
+        return self._blocks[self.block_of(position)].file
 
     def value(self, name: str, position: int) -> Any:  # noqa: ANN401 - a cell's value
         """Return a value of a row."""
@@ -256,8 +267,7 @@ class RowFiles:
                 )
             return _BlockRows(self._next_batch(number).cast(self._plain_schema))
         except FileNotFoundError:
-            change = f"{path.name} was moved or deleted since it was read"
-            raise _files_changed(change) from None
+            raise _moved(path) from None
         except ParameterError:
             raise
         except (OSError, ValueError, StopIteration) as problem:
@@ -367,8 +377,13 @@ def _is_file_name(row: object) -> bool:
     return isinstance(row, (str, os.PathLike)) and str(row).lower().endswith(SUFFIX)
 
 
-def check_same_files(planned: RowFileList, now: RowFileList) -> None:
-    """Refuse files that differ from those with which a run began."""
+def check_same_files(
+    planned: RowFileList, now: RowFileList, *, has_same_texts: bool = True
+) -> None:
+    """Refuse files with other rows than those with which a run began.
+
+    Other values are allowed if the texts that were sent are the same.
+    """
     before = {file.name: file for file in planned.files}
     after = {file.name: file for file in now.files}
     changes = [f"{name} is missing" for name in before.keys() - after.keys()]
@@ -377,10 +392,8 @@ def check_same_files(planned: RowFileList, now: RowFileList) -> None:
         was, is_now = before[name], after[name]
         if was.n_rows != is_now.n_rows:
             changes.append(f"{name} had {was.n_rows:,} rows and has {is_now.n_rows:,}")
-        elif was.n_bytes != is_now.n_bytes:
-            changes.append(
-                f"{name} had {was.n_bytes:,} bytes and has {is_now.n_bytes:,}"
-            )
+        elif was.digest != is_now.digest and not has_same_texts:
+            changes.append(f"{name} has other contents")
     if changes:
         raise _files_changed("; ".join(sorted(changes)))
 
@@ -420,6 +433,16 @@ def _find_files(path: str, folder: Path, rows: object) -> list[Path]:
     return sorted(paths)
 
 
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=8)).hexdigest()
+    except FileNotFoundError:
+        raise _moved(path) from None
+    except OSError as problem:
+        raise _unreadable(path, problem) from None
+
+
 def _difference(schema: Any, expected: Any) -> str:  # noqa: ANN401 - pyarrow's
     """Say where two schemas differ first; "" if they are equal."""
     for now, was in zip_longest(schema, expected):
@@ -453,6 +476,10 @@ def _unreadable(path: Path, problem: Exception) -> ParameterError:
         "Give Parquet files that this kernel can read.",
         param="rows",
     )
+
+
+def _moved(path: Path) -> ParameterError:
+    return _files_changed(f"{path.name} was moved or deleted since it was read")
 
 
 def _files_changed(change: str) -> ParameterError:

@@ -159,11 +159,12 @@ class RunScores:
         names = [name for name in names if not name.endswith(ERROR)]
         kept = [name for name in names if name not in again]
         again = [name for name in names if name in again]
-        since = "The row of 1 reply has changed since it was scored"
+        rows = self._result.plan.grid.rows
+        row = "file" if rows is not None and rows.files is not None else "row"
+        since = f"The {row} of 1 reply has changed since it was scored"
         if len(ids) > 1:
-            since = (
-                f"The rows of {len(ids):,} replies have changed since they were scored"
-            )
+            since = f"The {row}s of {len(ids):,} replies have changed since they were "
+            since += "scored"
         if again:
             write_note(f"{since}. Scored again: {', '.join(again)}.")
         if kept:

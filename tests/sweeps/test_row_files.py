@@ -142,6 +142,22 @@ def test_changed_files_are_refused_when_a_run_goes_on(
     assert len(emulator.requests) == 3
 
 
+@pytest.mark.slow
+def test_other_texts_in_files_are_refused_when_a_run_goes_on(
+    folder: Path, open_session: OpenSession, emulator: Emulator
+) -> None:
+    """Replies to texts that are gone would be lost; the message names the file."""
+    _sweep(open_session(emulator), folder, name="n").run()
+    file = folder / "part-2.parquet"
+    FRAME.iloc[30:].assign(text="other").to_parquet(file)
+    said = "part-2.parquet has other contents.*plan the sweep under another name"
+
+    with pytest.raises(ParameterError, match=said):
+        _sweep(open_session(emulator), folder, name="n")
+
+    assert len(emulator.requests) == N_ROWS
+
+
 def test_a_file_that_changes_under_a_run_stops_it(
     folder: Path, session: Session, emulator: Emulator
 ) -> None:

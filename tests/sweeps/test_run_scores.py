@@ -173,6 +173,42 @@ def test_labels_corrected_in_a_file_are_scored_again_after_a_restart(
     assert frame["score_right"].tolist() == [0, 1, 1, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("label", ["hams", "ham"])
+def test_labels_corrected_in_a_parquet_file_are_scored_again(
+    session: Session, capsys: pytest.CaptureFixture[str], tmp_path: Path, label: str
+) -> None:
+    """Only the replies to its rows are, also if the size of the file stays the same."""
+    texts, folder = [], tmp_path / "mails"
+
+    def is_right(row: Any) -> bool:  # noqa: ANN401 - a row
+        texts.append(row.mail)
+        return bool(row.label.startswith(row.text.lower()))
+
+    folder.mkdir()
+    ROWS[:3].to_parquet(folder / "1.parquet", compression=None)
+    ROWS[3:].to_parquet(folder / "2.parquet", compression=None)
+    how = {"rows": folder, "scores": {"right": is_right}, "answer": None}
+    _swept(session, name="mails", **how).run()
+    n_bytes = (folder / "2.parquet").stat().st_size
+    labels = ["ham", "ham", label]
+    ROWS[3:].assign(label=labels).to_parquet(folder / "2.parquet", compression=None)
+    texts.clear()
+
+    again = _swept(session, name="mails", **how)
+    frame = again.replies_df()
+    rebuilt = stored_run(session, "mails")
+
+    assert ((folder / "2.parquet").stat().st_size == n_bytes) is (label == "hams")
+    assert frame["label"].tolist()[3:] == labels
+    assert frame["score_right"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert rebuilt.replies_df()["score_right"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert sorted(texts) == ["hi 1", "hi 2", "hi 3"]
+    assert (
+        "The files of 3 replies have changed since they were scored. Scored again: "
+        "right."
+    ) in capsys.readouterr().err
+
+
 def test_scores_stay_if_the_values_of_rows_are_the_same(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
