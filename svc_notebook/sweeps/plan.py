@@ -22,6 +22,7 @@ from svc_notebook.analysis.scoring import (
     read_scores,
 )
 from svc_notebook.credentials import known_keys, refuse_keys
+from svc_notebook.display.front_end import write_warning
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin, OriginKind, new_run_id
@@ -343,6 +344,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
                 [params.get(TOOLS), conditions], permit, grid.dimensions
             )
             tool_limits = tools.limits if tools else None
+        _warn_of_models(grid)
     else:
         others = [value is not None for value in (prompt, rows, conditions, where)]
         stored = read_manifest(manifest, *others, is_varied, tied, raw, repeats != 1)
@@ -403,6 +405,17 @@ def check_params(names: Iterable[str], *, own: Sequence[str]) -> None:
                 f"{name!r} is not a parameter.{hint} Nothing was sent.", param=name
             )
         raise unknown_param(name)
+
+
+def _warn_of_models(grid: Grid) -> None:
+    """Say which models are unknown but similar to a known one; they are not refused."""
+    endpoint = grid.endpoint
+    known = [model.id for model in endpoint.known_models()]
+    source = "the endpoint's list" if endpoint.lists_models else "the service document"
+    for model in grid.n_by_model:
+        hint = did_you_mean(model.lower(), known, n=1, cutoff=_CUTOFF)
+        if hint and model not in known:
+            write_warning(f"{model} is not in {source}; it is sent as it is.{hint}")
 
 
 def _check_confirm_above(confirm_above: object) -> int | None:

@@ -171,3 +171,18 @@ def test_a_misspelt_word_of_a_sweep_is_refused(
 
     with pytest.raises(ParameterError, match=f"^'{name}' .*Did you mean {meant}"):
         make_plan(session, "p", **misspelt)
+
+
+def test_a_mistyped_model_is_said_before_anything_is_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is planned as it is; a model that is like no other gets no line."""
+    models = ["svc-v2-8b-instrct", "svc-v2-8b-instruct", "my-own"]
+
+    run = svc.sweep("Hi", model=models)
+
+    assert capsys.readouterr().err == (
+        "svc-v2-8b-instrct is not in the service document; it is sent as it is. Did "
+        "you mean svc-v2-8b-instruct?\n"
+    )
+    assert [*run.grid.n_by_model] == models
