@@ -185,12 +185,15 @@ def _findings(
     """Compare what the question names, or else what the decision or the plan names."""
     df = check_replies(df)
     fixed = _decision_plan(result) if decision is not None else None
+    margin = question.margin
     names = [*result.plan.scores] or [_score_name(name) for name in scores(df)]
     options: dict[str, Any] = {"factor": question.factor, "unit": result.unit}
     if fixed is not None and question.factor is None:
         options["factor"] = _factors_of(fixed, df)
         options |= {"looks": "any", "missing": fixed.missing, "unit": fixed.unit}
-        names = [fixed.on]
+        if margin not in {None, fixed.margin}:
+            raise _other_margin(margin, fixed, options["factor"])
+        names, margin = [fixed.on], None  # the decision has its own
     if question.on is not None:
         names = [_score_name(name) for name in as_names(question.on)]
     on = score_columns(df, names)
@@ -202,7 +205,7 @@ def _findings(
             param="on",
         )
     df, corrected, notes = _correct(result, df, on, question.labels)
-    enough, too_few, against = _with_enough_rows(df, on, options, question.margin)
+    enough, too_few, against = _with_enough_rows(df, on, options, margin)
     how = {**options, **against, **corrected}
     scored = score_report(df, names, compared=enough, **how) if on else None
     if scored is not None and scored.contrast is not None:
@@ -223,6 +226,17 @@ def _findings(
         by=by,
         split=split,
         too_few=too_few,
+    )
+
+
+def _other_margin(
+    margin: float | None, fixed: DecisionPlan, factor: str | Sequence[str]
+) -> ParameterError:
+    return ParameterError(
+        f"margin={margin!r} is not that of the decision, margin={fixed.margin}. Remove "
+        "it: the report has the decision with its own margin. For a report without the "
+        f"decision, name what to compare: factor={factor!r}.",
+        param="margin",
     )
 
 

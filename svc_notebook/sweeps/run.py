@@ -953,7 +953,8 @@ class Run:
                 those of the same name, such as `rated_good` for `judge_good`.
             by: A column of the rows, such as `language`, or several: figures and
                 differences are also shown for each of its values, at most 8.
-            margin: A difference that would not matter.
+            margin: A difference that would not matter. After `decide` its margin
+                counts, and another one is refused, unless you name the `factor`.
             title: The title of the report.
 
         Returns:

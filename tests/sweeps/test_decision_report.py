@@ -278,6 +278,26 @@ def test_a_decision_is_the_only_answer(
     assert ("What follows is without the margin" in text) is (margin is not None)
 
 
+@pytest.mark.parametrize("margin", [0.05, None])
+def test_a_report_has_the_margin_of_its_decision(
+    margin: float | None, session: Session, tmp_path: Path
+) -> None:
+    """Another one is refused, unless the report is without the decision."""
+    run = _planned(session, rows=_many_rows(), name="mails")
+    run.decide("model", on="right", margin=margin)
+    file, other = tmp_path / "a.html", 0.1
+
+    with pytest.raises(ParameterError, match=rf"margin=0\.1 .* decision.*{margin}"):
+        run.report(file, margin=other)
+    assert not file.exists()
+    run.report(file)
+    without = _read(file)
+    run.report(file, margin=margin)
+    assert _read(file) == without
+    run.report(file, margin=other, factor="model")
+    assert "of the decision, with its margin" not in _read(file)
+
+
 def test_a_model_with_few_rows_does_not_lead_the_answer(
     session: Session, tmp_path: Path
 ) -> None:
