@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import combinations
+from textwrap import indent
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -64,13 +65,19 @@ from svc_notebook.analysis.verdicts import (
     unswapped,
 )
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.html_styles import BODY, quiet_html
+from svc_notebook.display.html_styles import BODY, folded_html, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.display.markdown import plain_text
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.scores import JUDGED, Score, replace_scores
-from svc_notebook.service.params import check_flag, check_int, did_you_mean, must_be
+from svc_notebook.service.params import (
+    check_flag,
+    check_int,
+    did_you_mean,
+    must_be,
+    shorten,
+)
 from svc_notebook.session import Session
 
 from .plan import Plan, make_plan, stored_manifest
@@ -97,6 +104,8 @@ PAIR = (
     f"{_FORM}{_LINES}"
 )
 """The prompts of a judge; `left_text` is the reply that it sees first."""
+_EXAMPLE = "The first prompt of the plan"
+_EXAMPLE_CHARS = 2_000
 _REFUSED_ARGUMENTS = (
     *("prompt", "system", "rows", "conditions", "tied", "where", "manifest", "raw"),
     *("scores", "unit", "tools", "tool_choice", "run_tools"),
@@ -619,6 +628,8 @@ class Judge:
     def __repr__(self) -> str:
         parts = [repr(self.sweep), to_terminal(wrapped([self._plan_in_words()]))]
         verdicts = self._verdicts()
+        if verdicts.empty and (prompt := self._first_prompt()):
+            parts += [f"{_EXAMPLE}:", to_terminal(indent(prompt, "  "))]
         if not verdicts.empty:
             parts += [self._verdict_report(verdicts)[0], wrapped(self._lines(verdicts))]
         return "\n\n".join(filter(None, parts))
@@ -627,6 +638,8 @@ class Judge:
         html = self.sweep._repr_mimebundle_()["text/html"]
         html += quiet_html(to_text(self._plan_in_words()))
         verdicts = self._verdicts()
+        if verdicts.empty and (prompt := self._first_prompt()):
+            html += folded_html((_EXAMPLE, prompt))
         if not verdicts.empty:
             lines = map(quiet_html, map(to_text, self._lines(verdicts)))
             html += f"{self._verdict_report(verdicts)[1]}{BODY}{''.join(lines)}</div>"
@@ -643,6 +656,16 @@ class Judge:
         both = " in both orders" if noun == "pairs" else ""
         more = f"; {in_number(n_probes, 'requests')} are probes" if n_probes else ""
         return f"Each judge is asked about {in_number(n, noun)}{both}{more}."
+
+    def _first_prompt(self) -> str:
+        """Return the prompt of the first reply or pair, as it is sent; "" if none."""
+        rows = self.sweep.plan.grid.rows
+        if rows is None or not len(rows):
+            return ""
+        probes = rows.columns["probe"]
+        trials = (trial for trial in self.sweep.plan.grid if not probes[trial.row or 0])
+        first = next(trials, self.sweep.plan.grid[0])
+        return shorten(str(first.request.messages[-1].content), _EXAMPLE_CHARS)
 
     def _lines(self, verdicts: pd.DataFrame) -> list[str]:
         """Return what is shown below the verdicts, as plain text."""

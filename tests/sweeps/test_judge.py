@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any, Literal
 
 import hypothesis
@@ -146,6 +147,21 @@ def test_a_judge_plans_first_and_sends_when_it_is_run(play: PLAY) -> None:
     assert sent_to(session, JUDGE) == []
     plain = run.judge("Which?", model=JUDGE, pairs="model", probes=False, name="x")
     assert "80 requests planned" in repr(plain)
+
+
+def test_the_plan_of_a_judge_has_its_first_prompt(play: PLAY) -> None:
+    """The question and the reply are in it as they are sent."""
+    session = play(*replies(), verdicts_of("fair"))
+    judge = swept(session).judge("Is it <b>good</b>?", model=JUDGE, probes=False)
+
+    shown, html = repr(judge), judge._repr_mimebundle_()["text/html"]
+    assert "The first prompt of the plan:\n\n  Is it <b>good</b>?\n" in shown
+    assert "Is it &lt;b&gt;good&lt;/b&gt;?" in html
+    assert "<b>" not in html
+    judge.run()
+    prompts = [sent["messages"][-1]["content"] for sent in sent_to(session, JUDGE)]
+    assert any(indent(prompt, "  ") in shown for prompt in prompts)
+    assert "The first prompt of the plan" not in repr(judge)
 
 
 def test_verdicts_on_replies_are_a_score_of_the_run(play: PLAY) -> None:
