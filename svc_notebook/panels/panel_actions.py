@@ -14,6 +14,7 @@ from uuid import uuid4
 from svc_notebook.conversations.attachments import PromptItem, add_items, read_items
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
+from svc_notebook.conversations.history_changes import change_words
 from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.front_end import Screen, find_screen
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
@@ -419,6 +420,21 @@ class PanelController:
         if self.context.conversation.history == before:
             self.view.show()
 
+    def undo(self) -> None:
+        """Undo the newest change, and say which one it was."""
+        after = self.context.conversation.history
+        self.edit(Conversation.undo)
+        change = change_words(self.context.conversation.history, after)
+        text = f"Undone: {change}. Redo brings it back."
+        self.context.comm.send({"t": "stepped", "text": text})
+
+    def redo(self) -> None:
+        """Redo the change that was undone last, and say which one it was."""
+        before = self.context.conversation.history
+        self.edit(Conversation.redo)
+        change = change_words(before, self.context.conversation.history)
+        self.context.comm.send({"t": "stepped", "text": f"Redone: {change}."})
+
     def list_names(self, message: BrowserMessage) -> None:
         """Send the names that can be attached."""
         hide = self.context.session.key_hider()
@@ -577,12 +593,12 @@ ACTIONS: Mapping[str, PanelAction] = {
         act=PanelController.set_send_key, needs=("on",), phases=_ALWAYS
     ),
     "undo": PanelAction(
-        act=_edit(lambda conversation, _: conversation.undo()),
+        act=lambda panel, _: panel.undo(),
         applies=lambda _, steps: "undo" in steps,
         refusal="There is nothing to undo.",
     ),
     "redo": PanelAction(
-        act=_edit(lambda conversation, _: conversation.redo()),
+        act=lambda panel, _: panel.redo(),
         applies=lambda _, steps: "redo" in steps,
         refusal="There is nothing to redo.",
     ),

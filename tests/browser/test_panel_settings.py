@@ -178,12 +178,15 @@ def test_enter_during_a_reply_keeps_the_draft_and_says_so(page: Page) -> None:
     panel.begin("Words")
     panel.composer.fill("Next question")
     panel.composer.press("Enter")
+    panel.tell(t="delta", choice=0, html="<p>More words</p>", tail="")
 
-    words = "Your draft is kept: wait for the reply, or stop it first."
+    words = "A reply is running: wait, or stop it (Esc). Your draft is kept."
     expect(panel.root.locator(".svc-status")).to_have_text(words)
     expect(panel.said).to_have_text(words)
     expect(panel.composer).to_have_value("Next question")
     assert panel.sent == []
+    panel.show(state="idle", live=None, turns=[turn(1)], can=["send"])
+    expect(panel.root.locator(".svc-status")).to_have_text("")
 
 
 def test_the_editor_of_a_long_prompt_opens_in_sight(page: Page) -> None:

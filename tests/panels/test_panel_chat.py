@@ -267,6 +267,53 @@ def test_turns_are_pinned_hidden_deleted_and_cleared(open_page: OpenPage) -> Non
     assert [turn["id"] for turn in page.view["turns"]] == [first, second]
 
 
+def test_undo_and_redo_say_which_change_they_made(open_page: OpenPage) -> None:
+    """With the turn's number and the beginning of its prompt."""
+    page = open_page()
+    first, second = page.ask("First\nquestion")["id"], page.ask("Long " * 20)["id"]
+    page.do("continue", turn=page.ask("Count")["id"])
+    page.do("regenerate", turn=first)
+    page.say("choose", turn=first, version=1)
+    for change in ("pin", "pin", "hide", "hide"):
+        page.say(change, turn=second)
+    page.say("delete", turn=second)
+    page.say("clear")
+    while "undo" in page.view["can"]:
+        page.say("undo")
+    page.say("redo")
+
+    long = "Long Long Long Long Lo..."
+    assert [said["text"] for said in page.all("stepped")] == [
+        f"Undone: {change}. Redo brings it back."
+        for change in (
+            "conversation cleared",
+            f"turn 2 deleted ({long})",
+            f"turn 2 shown again ({long})",
+            f"turn 2 hidden ({long})",
+            f"turn 2 unpinned ({long})",
+            f"turn 2 pinned ({long})",
+            "version 1 of turn 1 chosen (First question)",
+            "turn 1 asked again (First question)",
+            "turn 3 continued (Count)",
+            "turn 3 added (Count)",
+            f"turn 2 added ({long})",
+            "turn 1 added (First question)",
+        )
+    ] + ["Redone: turn 1 added (First question)."]
+
+
+def test_undo_of_a_pick_says_so(open_page: OpenPage) -> None:
+    """It is a choice of one reply."""
+    page = open_page(n=3)
+    page.say("pick", turn=page.ask("Give me three")["id"], choice=2)
+    page.say("undo")
+
+    [said] = page.all("stepped")
+    assert said["text"] == (
+        "Undone: choice 3 of turn 1 picked (Give me three). Redo brings it back."
+    )
+
+
 def test_without_a_key_the_panel_says_so(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,6 +280,13 @@ def test_undo_hide_and_delete_are_for_the_whole_turn(page: Page) -> None:
     assert len(columns(page)) == 2
     page.say("delete", turn=turn["id"])
     assert page.view["turns"] == []
+    said = [step["text"].partition(" (")[0] for step in page.all("stepped")]
+    assert said == [
+        "Undone: turn 1 hidden",
+        "Undone: reply of turn 1 picked",
+        "Undone: turn 1 added",
+        "Redone: turn 1 added",
+    ]
 
 
 @svc.tool

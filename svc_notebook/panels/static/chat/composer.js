@@ -1,7 +1,7 @@
 /* The composer: the text area and its keys, such as the one that sends; Send and Stop, the
  * attached chips, and the status below. */
 
-const WAIT = "Your draft is kept: wait for the reply, or stop it first.";
+const WAIT = "A reply is running: wait, or stop it (Esc). Your draft is kept.";
 const EDIT_LAST_KEY = "ArrowUp"; // in an empty composer
 /** A mark as `%%svc` fills it in a cell, and the texts where double braces mean something else. */
 const MARK = /(?<!\\)\{\{[\p{ID_Start}_]\p{ID_Continue}*(?:\.[\p{ID_Start}_]\p{ID_Continue}*|\[[^[\]{}\n]+\])*\}\}/u;
@@ -98,11 +98,7 @@ class Composer {
   submit() {
     const { panel, area } = this;
     if (!area.value.trim()) return;
-    if (panel.can("stop")) {
-      this.connection.status = { text: WAIT };
-      panel.say(WAIT);
-      this.drawStatus();
-    }
+    if (panel.can("stop")) panel.tellBriefly(WAIT);
     if (!isAllowed(this.sendButton)) return;
     panel.conversations.close(this);
     panel.isAtEnd = true;
@@ -152,10 +148,10 @@ class Composer {
     if (view.state === "asking") text = "Waiting for your answer";
     if (!text && live && !live.isEnded) text = "Replying …";
     if (!text && view.state === "waiting") text = "Waiting …";
-    const { words, until_ms: until } = this.panel.stepped ?? {};
-    if (!text && Date.now() < until) text = words;
     const left_s = status?.until_ms ? Math.ceil((status.until_ms - Date.now()) / 1000) : 0;
     if (left_s > 0) text += ` (${left_s} s)`;
+    const { brief, isIdle } = this.panel;
+    if (brief?.isIdle === isIdle && Date.now() < brief.until_ms) text = brief.words;
     setText(this.status, isDead ? "" : text);
     setText(this.hint, hint);
   }

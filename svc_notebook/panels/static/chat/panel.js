@@ -8,11 +8,7 @@
 const NEAR_END_PX = 16;
 const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key or a touch
 const BACK_KEY = "Escape"; // to the message; while there is something to stop, it stops that
-const STEP_WORDS_MS = 6000;
-const STEP_WORDS = {
-  undo: "Undone: a change of the conversation. The button Redo brings it back.",
-  redo: "Redone: a change of the conversation.",
-};
+const BRIEF_MS = 6000;
 
 class Panel {
   constructor(connection, host) {
@@ -119,10 +115,13 @@ class Panel {
   /** Undo or redo a change to the conversation, except from a field that has a text itself. */
   step({ target, detail: name }) {
     const isHere = target === this.composer.area || !target.matches("textarea, input, select");
-    if (!isHere || !this.can(name)) return;
-    this.connection.send({ t: name });
-    this.stepped = { words: STEP_WORDS[name], until_ms: Date.now() + STEP_WORDS_MS };
-    this.say(this.stepped.words);
+    if (isHere && this.can(name)) this.connection.send({ t: name });
+  }
+
+  /** Show words in the status line for a moment, until a reply begins or ends. */
+  tellBriefly(words) {
+    this.brief = { words, isIdle: this.isIdle, until_ms: Date.now() + BRIEF_MS };
+    this.say(words);
     this.drawStatus();
   }
 

@@ -57,6 +57,7 @@
  * @typedef {{t: "column", choice: number, column: Column}} ColumnMessage
  * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
  * @typedef {{t: "ended", text: string}} EndedMessage
+ * @typedef {{t: "stepped", text: string}} SteppedMessage says which change was undone or redone
  * @typedef {{t: "problem", text: string}} ProblemMessage
  * @typedef {{t: "names", text: string, offers: Offer[], is_all: boolean}} NamesMessage
  * @typedef {{t: "size", name: string, kind: string, n_tokens: number,
@@ -111,6 +112,7 @@ const TAKE = {
   column: (connection, message) => connection.takeColumn(message),
   status: (connection, message) => connection.takeStatus(message),
   ended: (connection, message) => connection.takeEnd(message),
+  stepped: (connection, { text }) => connection.views.forEach((view) => view.tellBriefly(text)),
   problem: (connection, message) => connection.takeProblem(message),
   heard: (connection, message) => connection.takeHeard(message),
   found: (connection, message) => connection.views.forEach((view) => view.conversations.take(message)),

@@ -1,0 +1,55 @@
+"""What a change did to a conversation, in a few words for its user."""
+
+from dataclasses import replace
+
+from svc_notebook.service.params import shorten
+
+from .history import History, Turn
+
+_PROMPT_CHARS = 25  # of the prompt, which tells the turn better than its number
+
+
+def change_words(before: History, after: History) -> str:
+    """Say what a change did, such as "turn 5 deleted"; other turns may become stale."""
+    old, new = _numbered(before), _numbered(after)
+    added, deleted = [*(new.keys() - old.keys())], [*(old.keys() - new.keys())]
+    changed = [key for key in old.keys() & new.keys() if old[key][1] != new[key][1]]
+    if len(deleted) > 1 and not new:
+        return "conversation cleared"
+    if len(added) + len(deleted) + len(changed) != 1:
+        return "several turns changed"
+    if changed:
+        (_, was), (number, turn) = old[changed[0]], new[changed[0]]
+        words = _turn_words(number, was, turn)
+    elif added:
+        number, turn = new[added[0]]
+        words = f"turn {number} added"
+    else:
+        number, turn = old[deleted[0]]
+        words = f"turn {number} deleted"
+    prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
+    return f"{words} ({prompt})" if prompt else words
+
+
+def _numbered(history: History) -> dict[str, tuple[int, Turn]]:
+    turns = enumerate(history.turns, start=1)
+    return {
+        turn.turn_id: (number, replace(turn, is_stale=False)) for number, turn in turns
+    }
+
+
+def _turn_words(number: int, old: Turn, new: Turn) -> str:
+    turn = f"turn {number}"
+    version = new.places.index(new.chosen) + 1  # as the arrows of the turn count
+    changes = {
+        f"{turn} asked again": len(new.versions) > len(old.versions),
+        f"{turn} pinned": new.is_pinned > old.is_pinned,
+        f"{turn} unpinned": new.is_pinned < old.is_pinned,
+        f"{turn} hidden": new.is_hidden > old.is_hidden,
+        f"{turn} shown again": new.is_hidden < old.is_hidden,
+        f"reply of {turn} picked": new.comparisons != old.comparisons,
+        f"version {version} of {turn} chosen": new.chosen != old.chosen,
+        f"{turn} continued": new.version.exchange_id != old.version.exchange_id,
+        f"choice {new.version.picked + 1} of {turn} picked": True,
+    }
+    return next(words for words, is_so in changes.items() if is_so)
