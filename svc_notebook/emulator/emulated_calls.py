@@ -169,7 +169,8 @@ class _ExampleValues:
         low = _bound(schema, "minimum", "exclusiveMinimum", 1)
         high = _bound(schema, "maximum", "exclusiveMaximum", -1)
         number = min(max(next(self.numbers, 1.0), low), high)
-        return round(number) if is_integer else number
+        # a whole number as a model writes it: 250, not 250.0
+        return round(number) if is_integer or number.is_integer() else number
 
 
 def _look_up(root: Schema, reference: object) -> object:

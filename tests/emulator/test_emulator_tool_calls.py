@@ -67,6 +67,17 @@ def _fields(**properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
+def test_a_whole_number_is_written_without_a_fraction(make_chat: MakeChat) -> None:
+    """As models write it, so that `250` is not shown as `250.0` later."""
+    schema = _fields(baht={"type": "number"}, share={"type": "number"})
+    tools = [_tool("refund", schema)]
+    chat = make_chat("Run refund: 250 baht, a share of 0.5", tools=tools)
+
+    (call,) = calls_for(chat)
+
+    assert call.arguments == '{"baht": 250, "share": 0.5}'
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [
