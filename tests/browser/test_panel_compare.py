@@ -12,6 +12,7 @@ from tests.browser.conftest import Bench
 from tests.browser.panel_page import (
     RICH,
     PanelPage,
+    choice,
     live,
     turn,
     view,
@@ -147,6 +148,23 @@ def test_as_many_replies_are_side_by_side_as_have_room(page: Page) -> None:
     assert found == [1, 2, 3]
     first = panel.root.locator(".svc-column").first
     expect(first).to_contain_text("1.2 s · first words after 0.3\u00a0s")
+
+
+def test_a_table_wider_than_its_column_scrolls_and_shows_it(page: Page) -> None:
+    """Its last column is reached by keys; a shadow says that there is more."""
+    page.set_viewport_size({"width": 525, "height": 900})
+    wide = f"| {'a column | ' * 5}\n|{'--|' * 5}\n| {'one value | ' * 5}\n"
+    turns = [compared(column(A, 1), column(B, 2)) | {"choices": [choice(wide)] * 2}]
+    panel = PanelPage(page, view(turns, compare=settings()))
+    table = panel.log.locator(".svc-column div:has(> table)").first
+    shown, whole = table.evaluate("(box) => [box.clientWidth, box.scrollWidth]")
+    assert 150 < shown < whole
+    assert "gradient" in table.evaluate(
+        "(box) => getComputedStyle(box).backgroundImage"
+    )
+    table.evaluate("(box) => { box.scrollLeft = box.scrollWidth }")
+
+    expect(table.locator("th").last).to_be_in_viewport(ratio=0.9)
 
 
 def test_names_are_whole_in_the_side_area(page: Page) -> None:
