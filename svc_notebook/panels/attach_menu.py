@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from svc_notebook.conversations.attachments import CAP_TOKENS, Hide, read_item
 from svc_notebook.errors import SvcError, last_error
+from svc_notebook.service.params import shorten
 from svc_notebook.template import as_variable
 from svc_notebook.tokens import estimate_tokens
 
@@ -23,15 +24,17 @@ _CODE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type)
 _SIZED = (list, tuple, dict, set, frozenset)
 # Libraries whose `shape` is cheap to read and runs no code of the user.
 _SHAPED = ("pandas", "numpy", "polars")
+_START_CHARS = 60  # of a cell's code, beside its name
 _PEEK_CHARS = 8 * CAP_TOKENS  # of a text to measure; longer texts are cut when sent
 NamedValues = Iterator[tuple[str, object]]
 
 
 class Shell(Protocol):
-    """The part of IPython's shell that has the notebook's names."""
+    """The part of IPython's shell that has the notebook's names and cells."""
 
     user_ns: dict[str, Any]
     user_ns_hidden: Mapping[str, Any]  # names from before the first cell
+    history_manager: Any  # has the cells as they were typed; None without history
 
 
 def current_shell() -> Shell | None:
@@ -57,7 +60,8 @@ def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
     n_variables = len(variables) if search else _MAX_VARIABLES
     pairs = [*error, *variables[:n_variables], *cells, *variables[n_variables:]]
     pairs.sort(key=lambda pair: not pair[0].casefold().startswith(search))
-    shown = (offer for pair in pairs if (offer := _offer(*pair, hide)))
+    typed = getattr(shell and shell.history_manager, "input_hist_raw", [])
+    shown = (offer for pair in pairs if (offer := _offer(*pair, hide, typed)))
     shown_offers = list(islice(shown, MAX_OFFERS))
     is_all = len(pairs) <= MAX_OFFERS
     return {"t": "names", "text": fragment, "offers": shown_offers, "is_all": is_all}
@@ -97,13 +101,22 @@ def _cells(names: Mapping[str, Any]) -> NamedValues:
             yield f"Out[{number}]", known[number]
 
 
-def _offer(name: str, value: object, hide: Hide) -> dict[str, str] | None:
-    """Describe a value; None for a text that contains the API key."""
-    kind, size = type(value).__name__, ""
+def _offer(
+    name: str, value: object, hide: Hide, typed: list[str]
+) -> dict[str, str] | None:
+    """Describe a value; None for a text that contains the API key.
+
+    `typed` are the cells as they were typed, by their numbers.
+    """
+    kind, size, start = type(value).__name__, "", ""
     if type(value) is str:
         if hide(value) != value:
             return None
-        kind = "cell" if name.startswith("In[") else "text"
+        kind = "text"
+        if name.startswith("In["):
+            kind, number = "cell", int(name[3:-1])
+            code = typed[number] if number < len(typed) else value
+            start = shorten(" ".join(hide(code[:_PEEK_CHARS]).split()), _START_CHARS)
         n_tokens = estimate_tokens(value[:_PEEK_CHARS]).best
         is_cut = n_tokens > CAP_TOKENS
         size = f"cut to {CAP_TOKENS} tokens" if is_cut else f"~{n_tokens} tokens"
@@ -114,7 +127,7 @@ def _offer(name: str, value: object, hide: Hide) -> dict[str, str] | None:
     elif type(value).__module__.partition(".")[0] in _SHAPED:
         with suppress(Exception):  # a user's class may be in a module of such a name
             size = _shape(value)
-    return {"name": name, "kind": kind, "size": size}
+    return {"name": name, "kind": kind, "size": size, "start": start}
 
 
 def _shape(value: Any) -> str:  # noqa: ANN401 - a frame or an array

@@ -11,12 +11,13 @@ from svc_notebook.emulator.emulator import Emulator
 from tests.browser.conftest import Bench
 from tests.browser.panel_page import PanelPage, live, turn, view
 
+START = "sales = pd.read_csv('<b>sales.csv</b>') sales = sales[sal..."
 OFFERS = [
     {"name": "Err", "kind": "the last error, ZeroDivisionError", "size": ""},
     {"name": "df", "kind": "DataFrame", "size": "12,000 rows x 14 columns"},
     {"name": "Offer", "kind": "<b>bold</b>", "size": ""},
     {"name": "notes_on_the_interviews_in_march", "kind": "text", "size": "~310 tokens"},
-    {"name": "In[3]", "kind": "cell", "size": "~20 tokens"},
+    {"name": "In[3]", "kind": "cell", "size": "~20 tokens", "start": START},
     {"name": "ราคา", "kind": "list", "size": "3 items"},
 ]
 KIND = "DataFrame 12,000 rows x 14 columns, cut to the first 61 rows"
@@ -50,6 +51,13 @@ def test_the_list_at_an_at_sign(page: Page) -> None:
     names(panel)
     expect(listed(panel)).to_have_count(6)
     expect(panel.said).to_have_text("6 names to attach")
+    cell = listed(panel).filter(has_text="In[3]")
+    expect(cell).to_have_text(f"In[3]{START}cell · ~20 tokens")
+    line = listed(panel).nth(1).bounding_box()
+    box = cell.bounding_box()
+    assert line
+    assert box
+    assert box["height"] == line["height"]  # cut, in one line
     page.keyboard.type("f")
     expect(listed(panel)).to_have_text(
         ["dfDataFrame · 12,000 rows x 14 columns", "Offer<b>bold</b>"]

@@ -78,6 +78,23 @@ def test_names_come_with_their_kind_and_size(
     }
 
 
+def test_a_cell_comes_with_the_beginning_of_its_code(
+    open_page: OpenPage, shell: InteractiveShell
+) -> None:
+    """As it was typed, in one line; a value has its kind and its size only."""
+    page = open_page()
+    run(shell, "%%capture out\nprint('tea')")
+    page.say("names", text="")
+
+    offers = page.all("names")[-1]["offers"]
+    assert {offer["name"]: offer["start"] for offer in offers} == {
+        "out": "",
+        "df": "",
+        "In[2]": "%%capture out print('tea')",
+        "In[1]": "import pandas as pd df = pd.DataFrame({'city': ['Trang', ...",
+    }
+
+
 def test_modules_functions_and_private_names_are_not_offered(
     open_page: OpenPage, shell: InteractiveShell
 ) -> None:

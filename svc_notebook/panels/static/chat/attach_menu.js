@@ -91,7 +91,9 @@ class AttachMenu {
     const options = this.shown.map((offer, at) => {
       const is = { role: "option", id: `${this.id}-${at}`, click: () => this.choose(offer) };
       const about = [offer.kind, offer.size].filter(Boolean).join(" · ");
-      return make("div", is, make("b", {}, offer.name), make("span", {}, about));
+      const { start } = offer;
+      const code = start && make("span", { class: "svc-start", title: start }, start);
+      return make("div", is, make("b", {}, offer.name), code, make("span", {}, about));
     });
     this.list.replaceChildren(...options);
     if (!this.isOpen) this.list.showPopover();

@@ -87,7 +87,7 @@
  *   is_stale: boolean, columns: Column[], can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice
  * @typedef {{name: string, kind: string, n_tokens: number, html: string}} Attached
- * @typedef {{name: string, kind: string, size: string}} Offer
+ * @typedef {{name: string, kind: string, size: string, start: string}} Offer `start` of a cell's code
  * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
  * @typedef {{turn: string, prompt: ?string, attached: ?Attached[], model: string,
  *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
