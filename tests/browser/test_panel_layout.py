@@ -1,5 +1,6 @@
 """Where things are in the panel, and what they are called: nothing moves or clashes."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +13,9 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.live_reply import ReplyRenderer
 from svc_notebook.panels.widget import script
 from tests.browser.conftest import Bench, Server
-from tests.browser.panel_page import MODEL, PanelPage, turn, view
+from tests.browser.panel_page import MODEL, PanelPage, live, turn, view
+from tests.browser.test_panel_compare import settings
+from tests.browser.test_panel_conversations import LISTED
 
 
 def test_the_panel_is_as_tall_as_what_it_shows(page: Page) -> None:
@@ -32,6 +35,56 @@ def test_the_panel_is_as_tall_as_what_it_shows(page: Page) -> None:
     assert heights == sorted(heights)
     assert heights[0] < 450
     assert heights[-1] == heights[-2] < 800
+
+
+@pytest.mark.parametrize("n_turns", [0, 1, 3, 20])
+@pytest.mark.parametrize("width", [400, 525, 900])
+def test_what_opens_in_the_panel_moves_nothing_below_it(
+    page: Page, width: int, n_turns: int
+) -> None:
+    """Compare and the list take their room from the transcript."""
+    page.set_viewport_size({"width": width, "height": 800})
+    turns = [turn(n) for n in range(1, n_turns + 1)]
+    panel = PanelPage(page, view(turns, compare=settings(by="", values=[])))
+    heights = [_height(panel.root)]
+    panel.show(turns=turns, compare=settings())
+    heights.append(_height(panel.root))
+    panel.button("Conversations").click()
+    panel.tell(t="found", search="", rows=LISTED, n_more=0)
+    heights.append(_height(panel.root))
+    expect(panel.root.get_by_role("listitem").first).to_be_in_viewport()
+    panel.button("Close the list").click()
+    heights.append(_height(panel.root))
+    panel.show(turns=turns, compare=settings(by="", values=[]))
+    heights.append(_height(panel.root))
+
+    assert heights == [heights[0]] * 5
+
+
+def test_nothing_jumps_while_the_arguments_of_a_call_are_edited(page: Page) -> None:
+    """What the card needs more comes from the transcript; its buttons stay in sight."""
+    page.set_viewport_size({"width": 525, "height": 800})
+    text = json.dumps({f"name_{n}": n for n in range(2)}, indent=2)
+    ask = {"id": "q", "name": "pay", "about": "Pay.", "arguments": text}
+    turns = [turn(n) for n in range(1, 9)]
+    panel = PanelPage(page, view(turns))
+    page.locator("main").evaluate("(main) => { main.style.padding = '300px 0' }")
+    panel.composer.focus()
+    panel.begin("Words")
+    panel.show(state="asking", can=["stop", "decide"], ask=ask)
+    panel.root.get_by_text("Edit the arguments").click()
+    area = panel.root.get_by_role("textbox", name="Arguments")
+    area.click()
+    approve = panel.button("Approve")
+    # in the page, which the browser itself may scroll to the cursor
+    place = "(button) => Math.round(button.getBoundingClientRect().top + scrollY)"
+    before = approve.evaluate(place)
+    for key in ("End", "Enter", "1", "2", "Backspace", "Backspace", "Backspace"):
+        area.press(key)
+        panel.tell(t="live", live=live("Words"))
+        assert approve.evaluate(place) == before
+
+    expect(approve).to_be_in_viewport(ratio=1)
 
 
 def test_code_uses_the_width_and_text_does_not(page: Page) -> None:

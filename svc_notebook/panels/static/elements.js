@@ -30,8 +30,11 @@ function isNew(seen, name, value) {
 
 /** Fit the height of a text area to its text. */
 function fit(area) {
+  const { offsetHeight, style } = area.parentElement;
+  style.minHeight = `${offsetHeight}px`; // what is around it must not scroll meanwhile
   area.style.height = "auto";
   area.style.height = `${area.scrollHeight + 2}px`;
+  style.minHeight = "";
 }
 
 /** Replace the selection as typing does, so that it can be undone. */

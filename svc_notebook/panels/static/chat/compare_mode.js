@@ -74,6 +74,8 @@ class CompareRow {
     this.button.setAttribute("aria-pressed", String(Boolean(by)));
     this.button.title = refusal || BUTTONS.compare.label;
     allow(this.button, isAlive && !refusal);
+    const wasDrawn = this.seen.rows;
+    if (isNew(this.seen, "rows", [by, values.length]) && wasDrawn) this.panel.keepHeight();
     this.element.hidden = !by;
     this.panel.root.classList.toggle("svc-models", by === "model");
     if (!by) return;

@@ -38,6 +38,7 @@ class ConversationsDialog {
     if (!this.element.hidden) return this.close();
     const { log, middle, isAtEnd } = this.panel;
     this.place = { isAtEnd, top: log.scrollTop };
+    this.panel.keepHeight();
     middle.hidden = true;
     this.element.hidden = false;
     this.button.setAttribute("aria-expanded", "true");

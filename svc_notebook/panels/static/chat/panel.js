@@ -40,7 +40,8 @@ class Panel {
     const parts = [this.top, this.modelRefusal, this.chips, this.compare.element, this.conversations.element];
     parts.push(this.middle, this.card.element, this.notices, this.composer.element);
     const below = make("div", { class: "svc-below" }, this.composer.under, this.settings.element);
-    this.root.append(make("div", { class: "svc-body" }, ...parts), below, this.spoken);
+    this.body = make("div", { class: "svc-body" }, ...parts);
+    this.root.append(this.body, below, this.spoken);
     this.root.append(this.menu.element, this.side.line);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener(UNDO_EVENT, (event) => this.step(event));
@@ -48,6 +49,7 @@ class Panel {
     this.sizes = new ResizeObserver(() => this.settle());
     this.sizes.observe(this.log);
     this.sizes.observe(this.content);
+    this.sizes.observe(this.composer.element);
     this.sight = new IntersectionObserver(([{ isIntersecting }]) => (this.isInSight = isIntersecting));
     this.sight.observe(this.composer.element);
     this.clock = setInterval(() => {
@@ -254,6 +256,7 @@ class Panel {
     const { model } = this.connection.view.settings ?? {};
     if (isNewTurn) shown.push([{ id: "new", prompt, attached, model, choices: [] }, live]);
     const ids = new Set(shown.map(([turn]) => turn.id));
+    if (isNew(this.seen, "turns", [...ids])) this.body.style.height = "";
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);
     this.suggestions.element.hidden = shown.length > 0;
     if (!shown.length) this.suggestions.draw(this.connection.view);
@@ -334,6 +337,12 @@ class Panel {
     }
   }
 
+  /** Keep the height, while a part opens, until there are other turns or there is no room. */
+  keepHeight() {
+    const { height } = this.body.getBoundingClientRect();
+    if (height) this.body.style.height = `${height}px`;
+  }
+
   /** Keep Tab from the folded transcript while the panel has the same turns. */
   skipTranscript() {
     const { isDead, isUnanswered, view } = this.connection;
@@ -353,6 +362,7 @@ class Panel {
   /** Scroll to the end if the user was there and selects nothing; else show the jump button. */
   settle() {
     this.side.note();
+    if (this.body.scrollHeight > this.body.clientHeight) this.body.style.height = "";
     this.suggestions.decide();
     if (this.log.isConnected && this.log.clientHeight) this.typeset([]);
     const chosen = getSelection();
@@ -363,10 +373,11 @@ class Panel {
     this.keepInSight();
   }
 
-  /** Keep the composer in sight when a reply makes the panel higher. */
+  /** Keep the composer in sight when a reply makes the panel higher, unless the card is used. */
   keepInSight() {
     const { live, drafts } = this.connection;
-    const isUsed = this.isInSight && this.root.contains(document.activeElement);
+    const { activeElement: focused } = document;
+    const isUsed = this.isInSight && this.root.contains(focused) && !this.card.element.contains(focused);
     if (isUsed && (live || drafts.pending)) this.composer.element.scrollIntoView({ block: "nearest" });
   }
 
