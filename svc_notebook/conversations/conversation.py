@@ -40,6 +40,7 @@ from . import import_turns
 from .continuation import charge_of, join_exchange
 from .export import to_json, to_markdown
 from .history import History, HistoryState, Turn, UndoableHistory, new_series
+from .newer_turns import NewerExchanges, newer_note, newer_turns
 from .picks import changed_picks, with_preferred
 from .restore import (
     SavedTurns,
@@ -85,6 +86,9 @@ class Conversation:
         self._has_warned_of_older = False
         self._resumed: HistoryState | None = None  # as `resume` has left it
         self._resume_note = ""
+        self._newer = NewerExchanges()
+        self._newer_turns: tuple[frozenset[str], SavedTurns | None] = frozenset(), None
+        self._told: tuple[frozenset[str], str | None] = frozenset(), None
         self.is_kept_empty = False  # True: a panel was opened with restore=False
         self.is_untitled = False  # True: a panel names it after its first message
 
@@ -238,6 +242,7 @@ class Conversation:
         Raises:
             AskError: Something is not allowed; nothing was sent.
         """
+        self._warn_of_newer()
         settings = dict(params)
         offer = to_offer(settings.pop("tools", None), run_tools=False)
         settings["tools"] = offer.definitions
@@ -323,13 +328,25 @@ class Conversation:
         turn_id = next_turn.origin.turn_id or ""
         ids = (completion.exchange.exchange_id for completion in completions)
         self._exchange_ids.setdefault(turn_id, set()).update(ids)
-        add = partial(add_answers, next_turn.origin, completions, comparison)
+        add = partial(
+            add_answers,
+            next_turn.origin,
+            completions,
+            comparison,
+            session_id=self._registry.ledger().session_id,
+        )
         change = partial(self._shared.change, add, turn_id=turn_id)
         self._with_marks(change) if comparison else change()
 
     def n_stale_after(self, next_turn: NextTurn, completion: Completion) -> int:
         """Count the later turns that are stale once this answer is recorded."""
-        history = add_answers(next_turn.origin, (completion,), None, self.history)
+        history = add_answers(
+            next_turn.origin,
+            (completion,),
+            None,
+            self.history,
+            session_id=self._registry.ledger().session_id,
+        )
         index = history.find(next_turn.origin.turn_id or "")
         if index is None:  # the answer is empty
             return 0
@@ -423,10 +440,13 @@ class Conversation:
         return self
 
     def newest_of(self, saved: tuple[SavedTurns, ...]) -> SavedTurns:
-        """Return the series that `restore` adds: the newest one in the ledger.
+        """Return what `restore` adds: the newest series in the ledger.
 
-        If this kernel has asked without restoring, it is the newest of the others.
+        If there are turns here, it is what other kernels have asked meanwhile; else, if
+        this kernel has asked without restoring, the newest of the other series.
         """
+        if self._has_begun and (newer := self.newer()):
+            return newer
         state = self._shared.state
         others = tuple(turns for turns in saved if turns.series != state.series)
         is_own = bool(self.turns) and state.all_series == {state.series}
@@ -468,6 +488,8 @@ class Conversation:
 
     def add(self, saved: SavedTurns) -> None:
         """Add turns from the ledger; without turns here, their series is continued."""
+        with suppress(SvcError):
+            self._newer.find(self._registry.ledger(), self.name, ())
         for turn_id, exchange_ids in saved.asked.items():
             self._exchange_ids.setdefault(turn_id, set()).update(exchange_ids)
         here = self.history
@@ -483,17 +505,59 @@ class Conversation:
 
         It never fails: a ledger that cannot be read counts as empty.
         """
-        if self.turns or self.can_undo:
+        if self._has_begun:
             return ""
         with suppress(SvcError):
-            return older_note(self._registry.ledger(), self.name)
+            ledger = self._registry.ledger()
+            self._newer.begin(ledger)
+            return older_note(ledger, self.name)
         return ""
+
+    @property
+    def _has_begun(self) -> bool:
+        return bool(self.turns) or self.can_undo
+
+    def newer(self) -> SavedTurns | None:
+        """Return what other kernels have asked since this one has the conversation.
+
+        None if there is nothing, or if the ledger cannot be read.
+        """
+        with suppress(SvcError):
+            known = set[str]().union(*self._exchange_ids.values())
+            ids = self._newer.find(self._registry.ledger(), self.name, known)
+            if ids != self._newer_turns[0]:
+                turns = newer_turns(self.saved(), self.history, ids) if ids else None
+                self._newer_turns = ids, turns
+            return self._newer_turns[1]
+        return None
+
+    def newer_note(self, turn_key: str | None = None) -> str:
+        """Return a note on turns that other kernels have asked; "" without new ones.
+
+        A note on the same turns is returned again only for the same key of a cell.
+        """
+        newer = self.newer() if self._has_begun else None
+        if newer is None:
+            return ""
+        told, key = self._told
+        if newer.exchange_ids <= told and (turn_key is None or turn_key != key):
+            return ""
+        self._told = newer.exchange_ids, turn_key
+        it = "it" if len(newer.history.turns) == 1 else "them"
+        return (
+            f"{newer_note(newer, self.history)}; `%svc restore {in_a_line(self.name)}` "
+            f"adds {it}"
+        )
 
     def warn_of_older(self) -> None:
         """Warn once if the ledger has earlier turns and there are none here."""
         if not self._has_warned_of_older and (note := self.older_note()):
             warn(f"{note[0].upper()}{note[1:]}.")
         self._has_warned_of_older = True
+
+    def _warn_of_newer(self) -> None:
+        if note := self.newer_note():
+            warn(f"{note[0].upper()}{note[1:]}.")
 
     def copy(self, name: str, *, until: int | str | None = None) -> "Conversation":
         """Copy the turns and the system message to another conversation; return it.
@@ -605,6 +669,7 @@ class Conversation:
         return result
 
     def _ask_turn(self, params: ToolParams, **turn: Any) -> Completion:  # noqa: ANN401 - as next_turn
+        self._warn_of_newer()
         settings = dict(params)
         permit = take_permit(settings)
         offer = to_offer(settings.pop("tools", None))

@@ -38,6 +38,7 @@ class Version:
     """One answer to a turn."""
 
     exchange_id: str  # of the answer, or of its newest part; "" for imported turns
+    session_id: str = ""  # of the kernel that asked; "" for copied and imported turns
     prompt: Message
     replies: tuple[Message, ...]  # messages of tool rounds, if any, and the final reply
     choices: tuple[Message, ...] = ()  # of the final reply, if there are several
@@ -148,6 +149,13 @@ class Turn:
     def is_undecided(self) -> bool:
         """Whether replies were compared and none is picked yet."""
         return self.comparison is not None and not self.comparison.picked
+
+    def lacks_versions_of(self, other: "Turn") -> bool:
+        """Return whether another state of this turn has all versions of it and more."""
+        own = {version.exchange_id for version in self.versions}
+        others = {version.exchange_id for version in other.versions}
+        continued = {version.first_id for version in other.versions}
+        return own <= others | continued and not others <= own
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -310,9 +318,17 @@ class History:
         return self._replace_turn(self.index_of(turn.turn_id), turn)
 
     def merged(self, other: "History") -> "History":
-        """Add the turns of another history that this one lacks, sorted by time."""
-        added = [turn for turn in other.turns if self.find(turn.turn_id) is None]
-        turns = tuple(heapq.merge(self.turns, added, key=_first_id))
+        """Add the turns and versions of another history, sorted by time.
+
+        Of a turn that both have, the other's state is taken if it has more versions.
+        """
+        others = {turn.turn_id: turn for turn in other.turns}
+        own = []
+        for turn in self.turns:
+            others_turn = others.pop(turn.turn_id, turn)
+            is_newer = turn.lacks_versions_of(others_turn)
+            own.append(others_turn if is_newer else turn)
+        turns = tuple(heapq.merge(own, others.values(), key=_first_id))
         return replace(self, turns=turns)
 
     def with_stale_marks(self) -> "History":
@@ -320,21 +336,29 @@ class History:
 
         A turn is stale if a turn that its request sent is now different or deleted. A
         turn that was not sent does not matter: it was hidden, empty, or left out to
-        fit. But turns that were added later, from another series, make it stale.
+        fit. But turns that its kernel did not have make it stale: those of a series
+        that was added later, and those that another kernel asked meanwhile.
         """
         marked: list[Turn] = []
-        front = bytearray()  # fingerprint of the turns so far
-        by_series: dict[str, set[str]] = {}  # the series that a series has sent
+        front = b""  # fingerprint of the turns so far
+        parts: list[bytes] = []  # that of each turn
+        by_kernel: dict[tuple[str, str], _Known] = {}  # by series and session_id
         for turn in self.turns:
-            series = series_of(turn.turn_id)
-            known = by_series.setdefault(series, {series})
-            context, all_series = turn.version.context, by_series.keys()
-            is_stale = not (front.endswith(context) and all_series <= known)
-            if is_stale:  # or it was sent with some of the turns only
-                is_stale = not _is_built_on(context, marked, known)
+            key = series_of(turn.turn_id), turn.version.session_id
+            known = by_kernel.setdefault(key, _Known({key[0]}))
+            context = turn.version.context
+            # one kernel had all turns, though the oldest may have been left out
+            is_one = len(by_kernel) == 1 and front.endswith(context)
+            if is_one or context == front:
+                is_stale = False
+                known.until = len(marked)
+                known.all_series.update(series for series, _ in by_kernel)
+            else:  # or it was sent with some of the turns only
+                is_stale = not _is_built_on(turn.version, marked, parts, known)
             if is_stale != turn.is_stale:
                 turn = replace(turn, is_stale=is_stale)  # noqa: PLW2901 - marked
-            front += fingerprint(turn.messages)
+            parts.append(fingerprint(turn.messages))
+            front += parts[-1]
             marked.append(turn)
         return replace(self, turns=tuple(marked))
 
@@ -357,20 +381,42 @@ class History:
             ) from None
 
 
-def _is_built_on(context: bytes, turns: Sequence[Turn], known: set[str]) -> bool:
+@dataclass(slots=True)
+class _Known:
+    """What a kernel knew of the turns above its own ones in a series."""
+
+    all_series: set[str]  # its own, and those of which it has sent turns
+    until: int | None = None  # it had the turns of other kernels up to this place
+
+
+def _is_built_on(
+    version: Version, turns: Sequence[Turn], parts: Sequence[bytes], known: _Known
+) -> bool:
     """Return whether turns still have all messages that an answer was built on.
 
-    `known` are the series whose turns could be sent; those that were sent are added.
+    `parts` are the fingerprints of the turns. What the answer's kernel knew of other
+    series and kernels is in `known`; what it has sent is added.
     """
-    unsent: set[str] = set()  # series of turns that were not sent
-    for turn in reversed(turns):  # the oldest turns are left out first
-        sent, series = fingerprint(turn.messages), series_of(turn.turn_id)
-        if context.endswith(sent):
-            context = context[: -len(sent)]
-            known.add(series)
+    context = version.context
+    unsent_series: set[str] = set()
+    newest_sent = newest_unsent = -1  # places of turns that other kernels asked
+    for at in reversed(range(len(turns))):  # the oldest turns are left out first
+        turn = turns[at]
+        is_of_other = turn.version.session_id not in {"", version.session_id}
+        if context.endswith(parts[at]):
+            context = context[: -len(parts[at])]
+            known.all_series.add(series_of(turn.turn_id))
+            if is_of_other and not turn.is_pinned:
+                newest_sent = max(newest_sent, at)
         elif not (turn.is_hidden or turn.version.is_empty):
-            unsent.add(series)
-    return not context and unsent <= known
+            unsent_series.add(series_of(turn.turn_id))
+            if is_of_other:
+                newest_unsent = max(newest_unsent, at)
+    if known.until is None:  # a kernel goes on with all turns that there are
+        known.until = len(turns) if newest_sent < 0 else newest_sent
+    known.until = max(known.until, newest_sent)
+    is_known = unsent_series <= known.all_series and newest_unsent <= known.until
+    return not context and is_known
 
 
 def _first_id(turn: Turn) -> str:

@@ -4,10 +4,11 @@ Each kernel, and each reset, begins a series of turns. A series is restored as a
 together with picks, pins, hidden and deleted turns, and undone changes.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
+from typing import NamedTuple
 
 from svc_notebook.display.escape import in_a_line, to_terminal
 from svc_notebook.errors import ParameterError
@@ -52,10 +53,13 @@ class SavedTurns:
     panel_request: CompletionRequest | None = None
 
     def is_in(self, history: History) -> bool:
-        """Whether a history has all of its turns."""
-        return all(
-            history.find(turn.turn_id) is not None for turn in self.history.turns
-        )
+        """Whether a history has all of its turns and versions."""
+        return not changed_turns(self.history.turns, history)
+
+    @property
+    def exchange_ids(self) -> frozenset[str]:
+        """The ids of all exchanges of its turns."""
+        return frozenset().union(*self.asked.values())
 
     def begins_with(self, turn_key: str | None, prompt: str) -> bool:
         """Whether a cell asked the first turn: the same cell, or the same prompt."""
@@ -76,6 +80,16 @@ class SavedTurns:
         return f"<SavedTurns {self}>"
 
 
+def changed_turns(turns: Iterable[Turn], history: History) -> list[Turn]:
+    """Return the turns that a history does not have, or not with all versions."""
+    here = {turn.turn_id: turn for turn in history.turns}
+    return [
+        turn
+        for turn in turns
+        if turn.turn_id not in here or here[turn.turn_id].lacks_versions_of(turn)
+    ]
+
+
 def n_turns(n: int, adjective: str = "") -> str:
     """Return a number of turns as a text, such as "2 turns"."""
     return f"{n} {adjective}turn{'s'[: n != 1]}"
@@ -92,13 +106,12 @@ def read_saved(
     rows: dict[str, tuple[ToolRow, ...]] = {}
     for row in ledger.tool_runs(scope="all", conversation=name):
         rows[row.exchange_id] = (*rows.get(row.exchange_id, ()), row)
-    own = ledger.read(conversation=name, origin=_ORIGINS, texts=False)
-    ids = {exchange.exchange_id for exchange in own}
+    kernels = _Kernels(ledger.session_id, ledger.sessions(name))
     marks: dict[str, dict[str, TurnMarks]] = {}
     for (key, turn_id), mark in ledger.marks().items():
         marks.setdefault(key, {})[turn_id] = mark
     series = {
-        key: _rebuild(key, exchanges, rows, ids, marks.get(key, {}))
+        key: _rebuild(key, exchanges, rows, kernels, marks.get(key, {}))
         for key, exchanges in by_name.items()
     }
     return {key: saved for key, saved in series.items() if saved}
@@ -161,11 +174,22 @@ def _prompts_and_replies(turn: Turn) -> list[SentMessages]:
     return [(version.prompt, version.replies[0]) for version in turn.versions]
 
 
+class _Kernels(NamedTuple):
+    """Which kernel asked each exchange."""
+
+    own_id: str  # the session_id of this kernel
+    sessions: Mapping[str, str]  # session_id, by exchange_id
+
+    def is_own(self, exchange: Exchange) -> bool:
+        """Return whether this kernel asked."""
+        return self.sessions.get(exchange.exchange_id) == self.own_id
+
+
 def _rebuild(
     name: str,
     exchanges: list[Exchange],
     tool_rows: Mapping[str, tuple[ToolRow, ...]],
-    session_ids: Container[str],
+    kernels: _Kernels,
     marks: Mapping[str, TurnMarks],
 ) -> tuple[SavedTurns, ...]:
     """Rebuild the turns of a conversation: one item for each series that has turns.
@@ -188,7 +212,8 @@ def _rebuild(
             by_turn.setdefault(exchange.origin.turn_id or "", set()).add(
                 exchange.exchange_id
             )
-        history = _to_history(name, _not_undone(answers, marks), tool_rows)
+        answered = _not_undone(answers, marks)
+        history = _to_history(name, answered, tool_rows, kernels.sessions)
         turns = (_with_marks(turn, marks.get(turn.turn_id)) for turn in history.turns)
         history = replace(history, turns=tuple(turn for turn in turns if turn))
         if history.turns:
@@ -198,7 +223,7 @@ def _rebuild(
                 history=history,
                 started_at=answers[0].started_at,
                 ended_at=answers[-1].started_at,
-                is_own=any(exchange.exchange_id in session_ids for exchange in answers),
+                is_own=any(map(kernels.is_own, answers)),
                 is_newest=series == newest,
                 sent={
                     exchange.exchange_id: frozenset(pairwise(exchange.request.messages))
@@ -225,7 +250,10 @@ def _panel_request(
 
 
 def _to_history(
-    name: str, exchanges: list[Exchange], rows: Mapping[str, tuple[ToolRow, ...]]
+    name: str,
+    exchanges: list[Exchange],
+    rows: Mapping[str, tuple[ToolRow, ...]],
+    sessions: Mapping[str, str],
 ) -> History:
     history = History(name=name, system=exchanges[-1].request.system)
     runs: dict[str | None, tuple[ToolRow, ...]] = {}  # by turn, of its newest answer
@@ -234,7 +262,13 @@ def _to_history(
         is_later_round = exchange.request.messages[-1].role == "tool"
         before = runs.get(origin.turn_id, ()) if is_later_round else ()
         runs[origin.turn_id] = (*before, *rows.get(exchange.exchange_id, ()))
-        answered = add_answer(history, exchange, origin, runs[origin.turn_id])
+        answered = add_answer(
+            history,
+            exchange,
+            origin,
+            runs[origin.turn_id],
+            session_id=sessions.get(exchange.exchange_id, ""),
+        )
         if answered.turns and not history.turns:
             turns = (*_turns_before(exchange), *answered.turns)
             answered = replace(answered, turns=turns)
@@ -269,7 +303,10 @@ def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
     copied: list[Turn] = []
     context = b""
     for at, turn in enumerate(turns):
-        versions = tuple(replace(version, context=context) for version in turn.versions)
+        versions = tuple(
+            replace(version, session_id="", context=context)
+            for version in turn.versions
+        )
         turn_id = f"{series}/{_COPIED}{len(turns) - at}"
         copied.append(replace(turn, turn_id=turn_id, versions=versions))
         context += fingerprint(turn.messages)

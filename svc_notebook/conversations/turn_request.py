@@ -272,10 +272,13 @@ def add_answers(
     completions: Sequence[Completion],
     comparison: Comparison | None,
     history: History,
+    *,
+    session_id: str = "",
 ) -> History:
     """Return the history with an answer, or with several that were compared.
 
-    If there are several, later requests send the first.
+    If there are several, later requests send the first. `session_id` is that of the
+    kernel that asked.
     """
     for completion in completions:
         history = add_answer(
@@ -284,6 +287,7 @@ def add_answers(
             origin,
             completion.tool_runs,
             completion.charge,
+            session_id=session_id,
         )
     if comparison is None:
         return history
@@ -297,10 +301,13 @@ def add_answer(
     origin: Origin,
     tool_runs: tuple[Step, ...] = (),
     charge: Charge | None = None,
+    *,
+    session_id: str = "",
 ) -> History:
     """Return the history with the complete or partial answer of an exchange.
 
     `charge` is that of the rounds that ended with it; without one, of this request.
+    `session_id` is that of the kernel that asked.
     Nothing changes if the answer has no text and no tool calls, or if `origin` names no
     turn.
     """
@@ -309,12 +316,13 @@ def add_answer(
     ]
     if origin.turn_id and origin.continues and (choices or exchange.status == "ok"):
         text = (choices[0].text or "") if choices else ""
-        return _add_continuation(history, exchange, origin, text)
+        return _add_continuation(history, exchange, origin, text, session_id)
     if not choices or not origin.turn_id:
         return history
     texts = [choice.text or "" for choice in choices]
     version = replace(
         _to_version(exchange, exchange.request.messages, texts, charge),
+        session_id=session_id,
         attached=origin.attached,
         indexes=tuple(choice.index for choice in choices),
         is_open=bool(choices[0].tool_calls),
@@ -400,14 +408,14 @@ def _limit_text(exchange: Exchange) -> str:
 
 
 def _add_continuation(
-    history: History, exchange: Exchange, origin: Origin, text: str
+    history: History, exchange: Exchange, origin: Origin, text: str, session_id: str
 ) -> History:
     """Add the text of a continuation to the reply that it continues."""
     *sent, partial, _ = exchange.request.messages
     so_far = partial.content or ""
     version = _to_version(exchange, tuple(sent), [join_text(so_far, text)])
     ended = tuple(mark for mark in version.marks if mark != "empty")
-    version = replace(version, marks=ended)
+    version = replace(version, marks=ended, session_id=session_id)
     turn_id = origin.turn_id or ""
     turn = _find_turn(history, turn_id)
     ids = [version.exchange_id for version in turn.versions] if turn else []
@@ -421,6 +429,7 @@ def _add_continuation(
         version,
         attached=old.attached,
         reasonings=old.reasonings,
+        session_id=old.session_id,
         context=old.context,  # the first part was built on it
     )
     return history.with_version(turn_id, at, version)

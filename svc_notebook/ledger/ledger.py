@@ -58,6 +58,18 @@ _COLUMNS = (  # as bytes, which are read faster than texts
     "FROM exchanges "
 )
 _IS_NAMED = "SELECT 1 FROM exchanges WHERE conversation = ? LIMIT 1"
+_SESSIONS = (
+    "SELECT exchange_id, session_id FROM exchanges WHERE conversation IS NOT NULL"
+)
+_NEWEST = "SELECT coalesce(max(seq), 0) FROM exchanges"
+_ELSEWHERE = (  # the index of conversations has their numbers, too
+    f"{_COLUMNS} WHERE conversation = ? AND seq > ? AND session_id != ? "
+    "AND usage_source != 'missing' ORDER BY seq"
+)
+_NAMES = (
+    "SELECT DISTINCT conversation FROM exchanges "
+    "WHERE conversation IS NOT NULL AND usage_source != 'missing'"
+)
 _RENAMES = [  # records are not changed, so their checksums stay right
     f"UPDATE {table} SET conversation = ? WHERE conversation = ?"  # noqa: S608 - our own
     for table in ("exchanges", "tool_runs", "turn_marks")
@@ -197,6 +209,36 @@ class Ledger:
         """Return whether any exchange belongs to a conversation with this name."""
         self.flush()
         return bool(self._rows(_IS_NAMED, (name,)))
+
+    def newest_number(self) -> int:
+        """Return the number of the newest exchange, for `elsewhere`."""
+        with self._file.opened() as connection:
+            return int(connection.execute(_NEWEST).fetchone()[0])
+
+    def elsewhere(self, conversation: str, number: int) -> list[Exchange]:
+        """Read what other sessions have added to a conversation after a number.
+
+        It reads the file only, and does not wait for the writer: the queue has
+        exchanges of this session.
+        """
+        values = (conversation, number, self.session_id)
+        with self._file.opened() as connection:
+            rows = connection.execute(_ELSEWHERE, values).fetchall()
+        return [self._to_exchange(row) for row in rows]
+
+    def sessions(self, conversation: str | None = None) -> dict[str, str]:
+        """Return the session of each exchange, of one conversation or of all."""
+        one = "" if conversation is None else " AND conversation = ?"
+        values = () if conversation is None else (conversation,)
+        newest = self._read_pending(
+            lambda pending: pending.sessions(conversation).items()
+        )
+        return dict(self._rows(_SESSIONS + one, values)) | dict(newest)
+
+    def conversations(self) -> set[str]:
+        """Return the names of the conversations that have a reply."""
+        self.flush()
+        return {name for (name,) in self._rows(_NAMES, ())}
 
     def rename(self, name: str, new: str, *, series: Collection[str] = ()) -> None:
         """Rename a conversation, in the file and in exchanges that are added later.

@@ -148,8 +148,9 @@ def to_request(
         if is_watched
         else conversation.older_note()
     )
-    if older:
-        prompt = replace(prompt, notes=(older, *prompt.notes))
+    newer = conversation.newer_note(turn_key)
+    if notes := tuple(filter(None, (older, newer))):
+        prompt = replace(prompt, notes=(*notes, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
 
 

@@ -12,13 +12,15 @@ from svc_notebook.conversations.restore import (
 )
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import LedgerError, ParameterError
-from svc_notebook.service.params import did_you_mean
+from svc_notebook.service.params import did_you_mean, shorten
 from svc_notebook.session import Session
 
 from .column_list import columns_of, indexed_frame
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_SYSTEM_CHARS = 60  # of a system message, in the list of conversations
 
 
 def reset(session: Session, name: str) -> str:
@@ -86,6 +88,9 @@ def _add(conversation: Conversation, saved: SavedTurns) -> str:
     if not here:
         return f"Restored: {name} ({n_turns(n_now)})."
     n_added = n_now - len(here)
+    if not n_added:
+        n_again = n_turns(len(saved.history.turns))
+        return f"Restored: new answers to {n_again} of {name}."
     newest_ids = [turn.turn_id for turn in conversation.turns[n_added:]]
     is_before = newest_ids == [turn.turn_id for turn in here]
     place = f"before the {n_turns(len(here))} here"
@@ -141,8 +146,13 @@ CONVERSATION_LIST = (
 
 
 def conversations_df(session: Session) -> "pd.DataFrame":
-    """List the conversations of this kernel, oldest first."""
-    rows = (
+    """List the conversations of this kernel, oldest first; count those of the ledger.
+
+    A ledger that cannot be read counts as empty.
+    """
+    from .summary_table import listing  # noqa: PLC0415 - loads pandas
+
+    rows = [
         (
             conversation.name,
             len(conversation.turns),
@@ -150,5 +160,29 @@ def conversations_df(session: Session) -> "pd.DataFrame":
             conversation.system,
         )
         for conversation in session.conversations
+    ]
+    names = set[str]()
+    with suppress(LedgerError):
+        names = session.ledger.conversations() - {name for name, *_ in rows}
+    return listing(
+        indexed_frame(CONVERSATION_LIST, rows),
+        f"{len(rows)} conversation{'s'[: len(rows) != 1]} in this kernel."
+        if rows
+        else "This kernel has no conversation yet.",
+        ("conversation", "turns", "tokens", "system"),
+        [
+            (name, str(n), f"~{n_tokens}", shorten(system or "", _SYSTEM_CHARS))
+            for name, n, n_tokens, system in rows
+        ],
+        note=_note_on_ledger(len(names), is_more=bool(rows)),
     )
-    return indexed_frame(CONVERSATION_LIST, rows)
+
+
+def _note_on_ledger(n: int, *, is_more: bool) -> str:
+    if not n:
+        return ""
+    return (
+        f"The ledger has {n}{' more' * is_more}: `svc.conversations_df()` lists "
+        f"{'it' if n == 1 else 'them'}, `%svc restore NAME` brings "
+        f"{'it' if n == 1 else 'one'} back."
+    )

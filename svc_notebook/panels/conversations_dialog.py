@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
+from svc_notebook.conversations.newer_turns import newer_note
 from svc_notebook.conversations.restore import (
     n_turns,
     pick_saved,
@@ -86,6 +87,27 @@ def restore_turns(context: PanelContext) -> None:
         notes.append(_restore_settings(context, newest.panel_request))
     notes.append(_unrestored_note(conversation))
     context.change(notice=" ".join(filter(None, notes)), is_restored=True)
+
+
+def find_newer(context: PanelContext) -> bool:
+    """Note what other kernels have asked meanwhile; return whether the note changes."""
+    newer, note = context.conversation.newer(), ""
+    if newer and not newer.exchange_ids <= context.state.dismissed:
+        note = newer_note(newer, context.conversation.history)
+        note = f"{note[0].upper()}{note[1:]}."
+    is_changed = note != context.state.newer
+    context.change(newer=note)
+    return is_changed
+
+
+def take_newer(context: PanelContext, *, is_wanted: bool) -> None:
+    """Add what other kernels have asked to the turns here, or dismiss the note."""
+    conversation = context.conversation
+    if is_wanted:
+        conversation.restore()
+    elif newer := conversation.newer():
+        context.change(dismissed=context.state.dismissed | newer.exchange_ids)
+    find_newer(context)
 
 
 def restore_settings(context: PanelContext) -> None:

@@ -348,6 +348,8 @@ class PanelController:
 
     def _on_change(self) -> None:
         """Show a change of the conversation, unless `PanelReplies` made it."""
+        if self.context.state.newer:  # the turns may have been added
+            conversations_dialog.find_newer(self.context)
         if not self.replies.is_recording:
             self.view.show()
 
@@ -495,6 +497,16 @@ class PanelController:
         self.context.change(comparing=comparing)
         self.view.show()
 
+    def find_newer(self) -> None:
+        """Say whether other kernels have asked turns of the conversation meanwhile."""
+        if conversations_dialog.find_newer(self.context):
+            self.view.show()
+
+    def take_newer(self, message: BrowserMessage) -> None:
+        """Add what other kernels have asked, or dismiss the note on it."""
+        conversations_dialog.take_newer(self.context, is_wanted=message.is_on)
+        self.view.show()
+
     def _check(self, settings: PanelSettings) -> None:
         """Refuse settings that this panel cannot send."""
         has_tools = bool(self.context.tool_definitions)
@@ -589,6 +601,9 @@ ACTIONS: Mapping[str, PanelAction] = {
         act=PanelController.compare, needs=("name",), phases=_ALWAYS, is_offered=False
     ),
     "dismiss": PanelAction(act=_dismiss, phases=_ALWAYS, is_offered=False),
+    "newer": PanelAction(
+        act=PanelController.take_newer, needs=("on",), is_offered=False
+    ),
     "enter": PanelAction(
         act=PanelController.set_send_key, needs=("on",), phases=_ALWAYS
     ),
@@ -720,6 +735,8 @@ ACTIONS: Mapping[str, PanelAction] = {
         refusal="There is only one version.",
     ),
 }
+_FINDS_NEWER = {"hello", "draft", "send", "edit", "regenerate", "continue"}
+"""Messages that come before a prompt is sent, or when the page is looked at again."""
 FIELDS = {kind: action.needs for kind, action in ACTIONS.items()}
 """The fields that each kind of message must have."""
 
@@ -803,4 +820,6 @@ def _perform(panel: PanelController, message: BrowserMessage) -> None:
     text = str(message)
     if action.needs and context.session.key_hider()(text) != text:
         raise ParameterError(_HAS_KEY, param="panel")
+    if message.kind in _FINDS_NEWER:
+        panel.find_newer()
     action.act(panel, message)

@@ -63,6 +63,8 @@ class PanelState:
     notice: str = ""  # a message to the user, such as a refusal or a failure
     is_problem: bool = False  # whether the notice is an error
     is_restored: bool = False  # whether the notice is about restored turns
+    newer: str = ""  # a note on turns that other kernels have asked meanwhile
+    dismissed: frozenset[str] = frozenset()  # exchanges whose note was dismissed
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
     # reasons why settings of the last turn are not used, by the names of the settings
     unusable: Mapping[str, str] = field(default_factory=dict)
@@ -267,6 +269,7 @@ def to_view(  # noqa: PLR0913 - the parts of a view
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
         "is_restored": state.is_restored and bool(state.notice),
+        "newer": state.newer,
         "settings": state.settings.values(model=model, system=history.system),
         "unusable": {**state.unusable},
         "fields": fields(

@@ -279,3 +279,51 @@ def test_a_renamed_panel_outlives_a_reload(bench: Bench, place: str) -> None:
         expect(panel.locator(".svc-answer")).to_contain_text("word59")
         expect(panel.locator(".svc-foot")).to_be_visible()
     expect(notebook.page.get_by_text("model not found")).to_have_count(0)
+
+
+SHARED = """\
+import os, svc_notebook as svc
+os.environ['SVC_LEDGER'] = os.path.abspath('two-{place}.sqlite')
+svc.panel('sales')"""
+ELSEWHERE = "%%svc -c sales\nAnd in the north?"
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_turns_of_another_notebook_are_added_by_one_click(
+    bench: Bench, place: str
+) -> None:
+    """While one types, the panel says what another kernel has asked meanwhile."""
+    opened = SHARED.format(place=place)
+    here = bench.open(bench.write(f"here-{place}", opened), place=place)
+    here.wait_idle()
+    here.run(0)
+    here.run(1)
+    panel = here.shown(1).locator(".svc-panel")
+    message = panel.get_by_role("textbox", name="Message")
+    message.fill("How were sales?")
+    message.press("Enter")
+    expect(panel.locator(".svc-foot").last).to_be_visible()
+    there = bench.open(
+        bench.write(f"there-{place}", opened, ELSEWHERE, ELSEWHERE), place=place
+    )
+    there.wait_idle()
+    for cell in range(4):
+        there.run(cell)
+    expect(there.shown(3)).to_contain_text("conversation sales")
+    here.page.bring_to_front()
+    message.fill("And in the south?")
+    note = "Another notebook has asked 2 turns of sales meanwhile, not sent here."
+    expect(panel.get_by_text(note)).to_be_visible()
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        here.page.screenshot(path=f"{folder}/newer-{place}.png")
+    panel.get_by_role("button", name="Add them here").click()
+    expect(panel.locator(".svc-prompt")).to_have_count(3)
+    expect(panel.get_by_text(note)).to_have_count(0)
+    expect(message).to_have_value("And in the south?")
+    message.press("Enter")
+    expect(panel.locator(".svc-prompt")).to_have_count(4)
+    expect(panel.locator(".svc-foot")).to_have_count(4)
+    expect(panel.get_by_text("stale")).to_have_count(0)
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        here.page.screenshot(path=f"{folder}/newer-taken-{place}.png")
+        there.page.screenshot(path=f"{folder}/newer-there-{place}.png")

@@ -400,7 +400,9 @@ def test_what_json_holds_is_read_back(plan: svc.Conversation) -> None:
     other.ask_again(2)
 
     def without_runs(turn: Turn) -> Turn:
-        versions = (replace(each, tool_runs=()) for each in turn.versions)
+        versions = (
+            replace(each, tool_runs=(), session_id="") for each in turn.versions
+        )
         return replace(turn, turn_id="", versions=tuple(versions))
 
     assert other.system == "Be brief"

@@ -197,7 +197,31 @@ def test_history_and_list_show_what_was_said(shell: Shell) -> None:
     listed = shell.run("%svc conversations").shown
 
     assert "First question" in history
+    assert "1 conversation in this kernel." in listed
     assert "plan" in listed
+    assert "The ledger has" not in listed
+
+
+@pytest.mark.slow
+def test_the_list_says_how_many_more_the_ledger_has(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it says they can be brought back with works."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        for name in ("plan", "sea", "sky"):
+            shell.run(f"%%svc -c {name}\nHello")
+    with isolated():
+        alone = shell.run("%svc conversations").shown
+        shell.run("%svc restore plan")
+        some = shell.run("%svc conversations")
+
+    assert "This kernel has no conversation yet." in alone
+    assert "The ledger has 3: `svc.conversations_df()` lists them" in alone
+    assert "The ledger has 2 more: " in some.shown
+    assert "`%svc restore NAME` brings one back" in some.shown
+    assert isinstance(some.value, pd.DataFrame)
+    assert some.value["n_turns"].to_dict() == {"plan": 1}
 
 
 @pytest.mark.slow
@@ -357,6 +381,47 @@ def test_restore_after_the_first_turn_puts_the_older_ones_before_it(
     )
     assert "plan has these turns already (3 turns); nothing was restored." in again
     assert sent_prompts(emulator) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_turns_of_another_notebook_are_said_below_the_reply_and_taken_in(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """The footer says so once, the command it names adds them, and they are sent."""
+    shell.run("%%svc -c plan\nthree")
+    with isolated():
+        svc.conversation("plan").restore().ask("elsewhere")
+        svc.conversation("plan").ask_again(1, "one again")
+    said = shell.run("%%svc -c plan\nfour").shown
+    sent = sent_prompts(emulator)
+    silent = shell.run("%%svc -c plan\nfive").shown
+    restored = shell.run("%svc restore plan").shown
+    again = shell.run("%svc restore plan").shown
+    shell.run("%%svc -c plan\nsix")
+
+    note = "another notebook has asked 1 turn of plan and turn 1 again meanwhile, not"
+    assert f"{note} sent here; `%svc restore plan` adds them" in said
+    assert sent == ["one", "two", "three", "four"]
+    assert "meanwhile" not in silent
+    assert restored == (
+        "Restored: 1 turn of plan, in the order of asking. It now has 6 turns.\n"
+    )
+    assert "plan has these turns already (6 turns)" in again
+    prompts = ["one again", "two", "three", "elsewhere", "four", "five", "six"]
+    assert sent_prompts(emulator) == prompts
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_the_same_cell_says_newer_turns_again(named_cells: Named) -> None:
+    """A dry run before it does not take the note away; another cell is silent."""
+    named_cells("c", "%%svc -c plan\nthree")
+    with isolated():
+        svc.conversation("plan").restore().ask("elsewhere")
+    for cell, is_said in (("d", True), ("d", True), ("e", False)):
+        shown = named_cells(cell, f"%%svc -c plan\n{cell}")
+        assert ("asked 1 turn of plan meanwhile" in shown) == is_said
 
 
 @pytest.mark.slow

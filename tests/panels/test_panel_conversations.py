@@ -399,3 +399,85 @@ def test_of_a_long_conversation_the_newest_turns_are_shown(
     assert shown() == (0, [])
     page.say("undo")
     assert shown() == (6, [7, 8, 9])
+
+
+NEWER = "Another notebook has asked 2 turns of sea meanwhile, not sent here."
+
+
+def ask_elsewhere(*prompts: str) -> None:
+    """Ask in another kernel that has restored the conversation."""
+    with isolated():
+        sea = svc.conversation("sea").restore()
+        for prompt in prompts:
+            sea.ask(prompt)
+        current().ledger.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", ["draft", "hello"])
+def test_turns_of_another_notebook_are_offered_before_sending(
+    kept: OpenPage, said: str
+) -> None:
+    """While one types or comes back to the page; one click adds them, undo removes."""
+    page = kept("sea")
+    page.ask("Here")
+    silent = page.view["newer"]
+    ask_elsewhere("Is it deep?", "Is it wide?")
+    page.say(said, id="a", text="Next", n_attached=0, seq=0, on=True)
+    noted = page.view["newer"]
+    page.say("newer", on=True)
+    view = page.view
+    page.say("undo")
+
+    assert (silent, noted, view["newer"]) == ("", NEWER, "")
+    assert [turn["prompt"] for turn in view["turns"]] == [
+        "Is it blue?",
+        "Here",
+        "Is it deep?",
+        "Is it wide?",
+    ]
+    assert [turn["is_stale"] for turn in view["turns"]] == [False] * 4
+    assert prompts(page) == ["Is it blue?", "Here"]
+
+
+@pytest.mark.slow
+def test_what_is_sent_without_them_is_sent_as_asked(kept: OpenPage) -> None:
+    """The note stays until it is dismissed, and comes back for newer ones only."""
+    page = kept("sea")
+    ask_elsewhere("Is it deep?", "Is it wide?")
+    page.ask("Here")
+    noted = page.view["newer"]
+    page.say("newer", on=False)
+    page.ask("There")
+    dismissed = page.view["newer"]
+    ask_elsewhere("Is it cold?")
+    page.ask("Everywhere")
+    more = page.view["newer"]
+    svc.conversation("sea").restore()
+    after = page.view
+
+    assert (noted, dismissed) == (NEWER, "")
+    assert more == NEWER.replace("2 turns", "3 turns")
+    assert after["newer"] == ""
+    assert [turn["prompt"] for turn in after["turns"] if turn["is_stale"]] == [
+        "Here",
+        "There",
+        "Everywhere",
+    ]
+
+
+@pytest.mark.slow
+def test_an_empty_panel_offers_what_another_notebook_has_begun(kept: OpenPage) -> None:
+    """It goes on with all turns that the other notebook has."""
+    page = kept("land")
+    with isolated():
+        svc.conversation("land").ask("Is it green?")
+        current().ledger.close()
+    page.say("draft", id="a", text="Next", n_attached=0)
+    noted = page.view["newer"]
+    page.say("newer", on=True)
+
+    assert (
+        noted == "Another notebook has asked 1 turn of land meanwhile, not sent here."
+    )
+    assert (prompts(page), page.view["newer"]) == (["Is it green?"], "")

@@ -302,13 +302,21 @@ class Panel {
     const notice = isSaid ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
     const { isMissing } = this.side;
-    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing])) return;
+    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing, view.newer, this.isIdle])) return;
     const dismissable = (kind, text, act) =>
       make("div", { class: kind }, make("span", {}, text), iconButton("close", act));
     const dismiss = () => this.connection.send({ t: "dismiss" });
     const lines = [notice && dismissable(kind, notice, dismiss)];
     if (notice && view.is_restored && this.can("clear")) {
       lines[0].lastChild.before(textButton("empty", () => this.connection.send({ t: "clear" })));
+    }
+    const takeNewer = (on) => this.connection.send({ t: "newer", on });
+    if (view.newer) {
+      const line = dismissable("svc-notice", view.newer, () => takeNewer(false));
+      const add = textButton("newer", () => takeNewer(true));
+      allow(add, this.isIdle);
+      line.lastChild.before(add);
+      lines.push(line);
     }
     problems.forEach((text, at) => {
       if (text === view.notice) return;
