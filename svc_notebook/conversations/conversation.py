@@ -425,7 +425,8 @@ class Conversation:
         Args:
             number: The number of a series of turns, as `saved` counts them, from 1. If
                 None, the newest, with the turns of other series that it had restored
-                and sent. Turns that were asked here before a restore do not count.
+                and sent. Turns that were asked here before a restore do not count. If
+                other kernels have asked turns meanwhile, it is these.
 
         Raises:
             ParameterError: The ledger has no such turns.

@@ -112,13 +112,14 @@ class ChatConnection extends KernelConnection {
 
   takeChange(old) {
     const under = this.live;
-    const { state, live, turns = [], ask } = this.view;
+    const { state, live, turns = [], ask, newer } = this.view;
     if (live) this.takeLive(live);
     else if (state === "idle") this.live = null;
     if (state === "idle") this.status = null;
     const isLost = under?.turn === "new" && turns.length <= (old.turns?.length ?? 0);
     if (state === "idle" && isLost) this.drafts.giveBack(under.prompt, under.attached);
     super.takeChange(old);
+    if (newer && newer !== old.newer) this.say(newer);
     if (ask && ask.id !== old.ask?.id) this.say(`${ask.name} asks for your approval.`);
     if (this.drafts.pending && (state !== "idle" || turns.length > this.drafts.pending.nTurns)) {
       this.drafts.pending = null;
