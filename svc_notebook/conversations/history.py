@@ -7,7 +7,7 @@ version. After any change, the `messages` of a turn can be sent.
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import RLock
@@ -339,28 +339,25 @@ class History:
         fit. But turns that its kernel did not have make it stale: those of a series
         that was added later, and those that another kernel asked meanwhile.
         """
-        marked: list[Turn] = []
-        front = b""  # fingerprint of the turns so far
-        parts: list[bytes] = []  # that of each turn
+        above = _TurnsAbove()
         by_kernel: dict[tuple[str, str], _Known] = {}  # by series and session_id
         for turn in self.turns:
             key = series_of(turn.turn_id), turn.version.session_id
             known = by_kernel.setdefault(key, _Known({key[0]}))
             context = turn.version.context
             # one kernel had all turns, though the oldest may have been left out
-            is_one = len(by_kernel) == 1 and front.endswith(context)
-            if is_one or context == front:
+            is_one = len(by_kernel) == 1 and above.messages.endswith(context)
+            if is_one or context == above.messages:
                 is_stale = False
-                known.until = len(marked)
+                known.until = len(above.turns)
                 known.all_series.update(series for series, _ in by_kernel)
             else:  # or it was sent with some of the turns only
-                is_stale = not _is_built_on(turn.version, marked, parts, known)
+                is_stale = not above.were_sent(turn.version, known)
+            marked = turn
             if is_stale != turn.is_stale:
-                turn = replace(turn, is_stale=is_stale)  # noqa: PLW2901 - marked
-            parts.append(fingerprint(turn.messages))
-            front += parts[-1]
-            marked.append(turn)
-        return replace(self, turns=tuple(marked))
+                marked = replace(turn, is_stale=is_stale)
+            above.add(marked)
+        return replace(self, turns=tuple(above.turns))
 
     def _replace_turn(self, index: int, *turn: Turn) -> "History":
         """Replace or delete the turn at an index."""
@@ -389,34 +386,71 @@ class _Known:
     until: int | None = None  # it had the turns of other kernels up to this place
 
 
-def _is_built_on(
-    version: Version, turns: Sequence[Turn], parts: Sequence[bytes], known: _Known
-) -> bool:
-    """Return whether turns still have all messages that an answer was built on.
+class _TurnsAbove:
+    """The turns above another one, and whether that one was answered on them."""
 
-    `parts` are the fingerprints of the turns. What the answer's kernel knew of other
-    series and kernels is in `known`; what it has sent is added.
-    """
-    context = version.context
-    unsent_series: set[str] = set()
-    newest_sent = newest_unsent = -1  # places of turns that other kernels asked
-    for at in reversed(range(len(turns))):  # the oldest turns are left out first
-        turn = turns[at]
-        is_of_other = turn.version.session_id not in {"", version.session_id}
-        if context.endswith(parts[at]):
-            context = context[: -len(parts[at])]
-            known.all_series.add(series_of(turn.turn_id))
-            if is_of_other and not turn.is_pinned:
-                newest_sent = max(newest_sent, at)
-        elif not (turn.is_hidden or turn.version.is_empty):
-            unsent_series.add(series_of(turn.turn_id))
-            if is_of_other:
-                newest_unsent = max(newest_unsent, at)
-    if known.until is None:  # a kernel goes on with all turns that there are
-        known.until = len(turns) if newest_sent < 0 else newest_sent
-    known.until = max(known.until, newest_sent)
-    is_known = unsent_series <= known.all_series and newest_unsent <= known.until
-    return not context and is_known
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self.messages = b""  # the fingerprint of all
+        self._parts: list[bytes] = []  # that of each turn
+        self._begins: dict[str, int] = {}  # place of the first shown turn of a series
+
+    def add(self, turn: Turn) -> None:
+        """Add a turn below these."""
+        self._parts.append(fingerprint(turn.messages))
+        self.messages += self._parts[-1]
+        if _is_shown(turn):
+            self._begins.setdefault(series_of(turn.turn_id), len(self.turns))
+        self.turns.append(turn)
+
+    def were_sent(self, version: Version, known: _Known) -> bool:
+        """Return whether they still have all messages that an answer was built on.
+
+        What the answer's kernel knew of other series and kernels is in `known`; what it
+        has sent is added.
+        """
+        sent, unsent, n_above, is_whole = self._split(version.context)
+        known.all_series.update(series_of(self.turns[at].turn_id) for at in sent)
+        of_others = [
+            at
+            for at in sent
+            if self._is_of_other(at, version) and not self.turns[at].is_pinned
+        ]
+        if known.until is None:  # a kernel goes on with all turns that there are
+            known.until = max(of_others, default=len(self.turns))
+        known.until = until = max([known.until, *of_others])
+        unsent = [at for at in unsent if _is_shown(self.turns[at])]
+        all_series = {name for name in self._begins if self._begins[name] < n_above}
+        all_series.update(series_of(self.turns[at].turn_id) for at in unsent)
+        unsent += filter(
+            lambda at: _is_shown(self.turns[at]), range(until + 1, n_above)
+        )
+        has_missed = any(at > until and self._is_of_other(at, version) for at in unsent)
+        return is_whole and all_series <= known.all_series and not has_missed
+
+    def _split(self, context: bytes) -> tuple[list[int], list[int], int, bool]:
+        """Return the places of the turns that were sent, and of those that were not.
+
+        Also how many turns are above these, which were not sent either, and whether all
+        that was sent is still here.
+        """
+        sent, unsent = list[int](), list[int]()
+        at = len(self.turns)
+        while context and at > 0:  # the oldest turns are left out first
+            at -= 1
+            is_sent = context.endswith(self._parts[at])
+            (sent if is_sent else unsent).append(at)
+            context = context[: -len(self._parts[at])] if is_sent else context
+        return sent, unsent, at, not context
+
+    def _is_of_other(self, at: int, version: Version) -> bool:
+        """Return whether another kernel asked the turn at this place."""
+        return self.turns[at].version.session_id not in {"", version.session_id}
+
+
+def _is_shown(turn: Turn) -> bool:
+    """Return whether later requests send a turn, if it fits."""
+    return not (turn.is_hidden or turn.version.is_empty)
 
 
 def _first_id(turn: Turn) -> str:
