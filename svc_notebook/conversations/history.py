@@ -198,7 +198,7 @@ class Turn:
         marks = {
             "pinned": self.is_pinned,
             "hidden": self.is_hidden,
-            "stale: an earlier turn has changed": self.is_stale,
+            "stale: the turns above have changed": self.is_stale,
             "tool results missing, not sent": version.is_empty and version.is_open,
             "stopped after tool calls": version.is_open and not version.is_empty,
         }
