@@ -114,7 +114,6 @@ class KernelMemory:
     places: Places
     # the request that `%svc fix` showed, and the execution of the cell
     shown_fix: tuple[CompletionRequest, object] | None = None
-    has_sent_errors: bool = False  # later errors are sent without being shown first
     noted_names: set[str] = field(default_factory=set)  # noted as in single braces
     # the execution that first put code below a cell, by cell, its text, and the code
     put_codes: dict[tuple[str, str, str], str] = field(default_factory=dict)

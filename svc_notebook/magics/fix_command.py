@@ -44,12 +44,10 @@ def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> 
     execution = (*cell_ids(context.shell), context.shell.execution_count)
     shown, shown_in = memory.shown_fix or (None, None)
     is_known = shown == cell_request.request and shown_in != execution
-    is_sent = options.is_sent or is_known or memory.has_sent_errors
-    if options.is_dry or not is_sent:
+    if options.is_dry or not (options.is_sent or is_known):
         memory.shown_fix = cell_request.request, execution
         way = f"`%svc {task} --send`, or the same line again, sends it"
         return dry_run(context, options, cell_request, way)
-    memory.has_sent_errors = True
     return CellReply(context, options, cell_request, toolbox).complete()
 
 
