@@ -48,23 +48,29 @@ def current_shell() -> Shell | None:
 def offers(fragment: str, shell: Shell | None, hide: Hide) -> dict[str, Any]:
     """Return the values, for the page, whose names contain a fragment.
 
-    Names that begin with the fragment come first, newest first. A text that contains
-    the API key is left out.
+    The name that is the fragment comes first, then names that begin with it, each
+    newest first. A text that contains the API key is left out.
     """
     # a copy, since a cell may run meanwhile
     names = shell.user_ns.copy() if shell else {}
-    search = as_variable(fragment.casefold())
+    typed_name, search = as_variable(fragment), as_variable(fragment.casefold())
     variables = _matching(search, _variables(names, shell))
     cells = _matching(search, _cells(names))
     error = _matching(search, iter([("Err", last_error())] if last_error() else []))
     n_variables = len(variables) if search else _MAX_VARIABLES
     pairs = [*error, *variables[:n_variables], *cells, *variables[n_variables:]]
-    pairs.sort(key=lambda pair: not pair[0].casefold().startswith(search))
+    pairs.sort(key=lambda pair: _fit(pair[0], typed_name, search), reverse=True)
     typed = getattr(shell and shell.history_manager, "input_hist_raw", [])
     shown = (offer for pair in pairs if (offer := _offer(*pair, hide, typed)))
     shown_offers = list(islice(shown, MAX_OFFERS))
     is_all = len(pairs) <= MAX_OFFERS
     return {"t": "names", "text": fragment, "offers": shown_offers, "is_all": is_all}
+
+
+def _fit(name: str, typed: str, search: str) -> int:
+    """Return how well a name fits what is typed; most if it is the same."""
+    folded = name.casefold()
+    return (name == typed) + (folded == search) + folded.startswith(search)
 
 
 def _matching(search: str, pairs: NamedValues) -> list[tuple[str, object]]:

@@ -97,6 +97,26 @@ def test_the_list_at_an_at_sign(page: Page) -> None:
     ]
 
 
+def test_a_name_typed_in_full_is_the_one_chosen(page: Page) -> None:
+    """It comes first, then names that begin with it, newest first, then others."""
+    panel = PanelPage(page, view())
+    found = [
+        {"name": name, "kind": "int", "size": ""}
+        for name in ("big_run", "X2", "x1", "max", "X", "x", "big")
+    ]
+    panel.composer.press_sequentially("@")
+    panel.tell(t="names", text="", offers=found, is_all=True)
+
+    page.keyboard.type("x")
+    expect(listed(panel).locator("b")).to_have_text(["x", "X", "X2", "x1", "max"])
+    page.keyboard.press("Backspace")
+    page.keyboard.type("big")
+    page.keyboard.press("Enter")
+
+    expect(panel.composer).to_have_value("big")
+    expect(panel.root.locator(".svc-item")).to_have_text(["big int"])
+
+
 @pytest.mark.parametrize(
     ("typed", "text"), [("in", "df in"), (", in", "df, in"), (" in", "df in")]
 )

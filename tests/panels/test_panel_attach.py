@@ -167,8 +167,21 @@ def test_of_many_variables_few_are_sent(
     assert len(names) <= MAX_OFFERS
     assert "In[1]" in names
     assert (next(iter(names)), is_all) == ("v9999", False)
-    assert next(iter(offered(page, "v777"))) == "v7779"
+    assert list(offered(page, "v777"))[:2] == ["v777", "v7779"]
     assert len(offered(page, "v")) == MAX_OFFERS
+
+
+def test_a_name_typed_in_full_comes_first(
+    open_page: OpenPage, shell: InteractiveShell
+) -> None:
+    """Then names that begin with it, then others; also if only its case differs."""
+    page = open_page()
+    names = ("x", "max", "X", "x2")
+    shell.user_ns |= dict.fromkeys(names, 1) | {f"x_{n}": n for n in range(MAX_OFFERS)}
+
+    assert list(offered(page, "x"))[:3] == ["x", "X", f"x_{MAX_OFFERS - 1}"]
+    assert list(offered(page, "X"))[:2] == ["X", "x"]
+    assert list(offered(page, "ax")) == ["max"]
 
 
 def test_the_list_runs_no_code_of_an_object(

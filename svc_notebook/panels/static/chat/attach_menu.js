@@ -81,12 +81,14 @@ class AttachMenu {
   }
 
   show() {
-    const wanted = this.mention().text.toLowerCase();
+    const { text } = this.mention();
+    const [wanted, lower] = [text.toLowerCase(), ({ name }) => name.toLowerCase()];
     const has = new Set(this.holder.chips.map((chip) => chip.name));
-    const begins = ({ name }) => name.toLowerCase().startsWith(wanted);
-    const matching = this.known.offers.filter(({ name }) => name.toLowerCase().includes(wanted));
+    const matching = this.known.offers.filter((offer) => lower(offer).includes(wanted));
     const isNewName = ({ name }) => !has.has(name);
-    this.shown = matching.filter(isNewName).sort((a, b) => begins(b) - begins(a));
+    const fit = (offer) =>
+      (offer.name === text) + (lower(offer) === wanted) + lower(offer).startsWith(wanted);
+    this.shown = matching.filter(isNewName).sort((a, b) => fit(b) - fit(a));
     if (!this.shown.length) return this.hide();
     const options = this.shown.map((offer, at) => {
       const is = { role: "option", id: `${this.id}-${at}`, click: () => this.choose(offer) };
