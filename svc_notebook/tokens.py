@@ -554,6 +554,23 @@ def refitted(request: CompletionRequest) -> CompletionRequest:
     return with_max_tokens(request, FIT) if request.is_fitted else request
 
 
+def fit_note(request: CompletionRequest) -> str:
+    """Return what the number that `fit` sets is made of; "" if it sets none."""
+    context_tokens, n_tokens = request.context_tokens, request.params.get("max_tokens")
+    if not request.is_fitted or n_tokens is None or context_tokens is None:
+        return ""
+    most = most_prompt_tokens(request.messages, request.tools)
+    if n_tokens == context_tokens - most - MARGIN_TOKENS:
+        parts = f"{context_tokens:,} - {most:,} (the most that the prompt can have)"
+        return f"fit: max_tokens {n_tokens:,} = {parts} - {MARGIN_TOKENS} (reserve)"
+    if n_tokens == request.info.max_reply_tokens:
+        return f"fit: max_tokens {n_tokens:,}, the most that a reply may have"
+    return (
+        f"fit: max_tokens {n_tokens:,}, although the prompt may have up to {most:,} "
+        f"tokens of {context_tokens:,}"
+    )
+
+
 def more_room(request: CompletionRequest) -> str:
     """Return how to get a longer reply to a request whose reply was cut."""
     if request.is_fitted and "max_tokens" not in request.params:

@@ -8,7 +8,7 @@ from svc_notebook.conversations.transcript import MessageEntry, transcript
 from svc_notebook.credentials import refuse_keys
 from svc_notebook.errors import ConfigError
 from svc_notebook.service.request import CompletionRequest
-from svc_notebook.tokens import estimate_prompt_tokens
+from svc_notebook.tokens import estimate_prompt_tokens, fit_note
 
 from .cell_context import CellContext
 from .cell_request import CellRequest
@@ -79,14 +79,10 @@ class DryRun:
         left = "its context is unknown"
         if room is not None:
             left = f"room left in {context:,}: {room:,}"
-            if self.request.is_fitted:
-                fit_note = (
-                    "fit sets a smaller max_tokens, because it uses the upper estimate"
-                )
-                left += f"; {fit_note}"
         return (
             f"model {self.request.model}; parameters sent: {params or 'none'}",
             f"{size}; {left}",
+            *filter(None, [fit_note(self.request)]),
             self.wait or "no limit would make it wait now",
             *([f"{offered}: {names}"] if tools else []),
             *self.notes,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import svc_notebook as svc
 from svc_notebook.emulator.emulated_keys import KEY
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.magics.dry_run import DryRun
 from svc_notebook.session import current
 from tests.magics.conftest import Shell
 
@@ -200,8 +201,33 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert "Be brief" in cell.shown
     assert "Hello" in cell.shown
     assert "room left in 8,192" in cell.shown
-    assert "fit sets a smaller max_tokens, because it uses the upper" in cell.shown
     assert "no limit would make it wait now" in cell.shown
+
+
+@pytest.mark.parametrize(
+    ("option", "n_words", "note"),
+    [
+        (
+            "",
+            1,
+            r" = 8,192 - (\d+) \(the most that the prompt can have\) - 32 \(reserve\)",
+        ),
+        ("", 6500, r", although the prompt may have up to [89],\d+ tokens of 8,192"),
+        ("--max-tokens 100", 1, None),
+    ],
+)
+def test_a_dry_run_says_what_fit_is_made_of(
+    shell: Shell, option: str, n_words: int, note: str | None
+) -> None:
+    """The numbers add up to the max_tokens that would be sent."""
+    cell = shell.run(f"%%svc --dry-run {option}\n{'word ' * n_words}")
+
+    assert isinstance(cell.value, DryRun)
+    max_tokens = cell.value.request.params["max_tokens"]
+    found = re.search(rf"fit: max_tokens {max_tokens:,}{note}", cell.shown)
+    assert bool(found) is (note is not None)
+    if found and found.groups():
+        assert max_tokens == 8192 - int(found[1]) - 32
 
 
 def test_advice_is_given_once(shell: Shell) -> None:
