@@ -47,7 +47,10 @@ ENV_NAMES = {
 }
 _SET = """
 Set SVC_BASE_URL (https://HOST/v1) and SVC_API_KEY (from the service's dashboard)"""
-_NO_KEY = "\nNo key? `%svc use emulator` answers on this machine."
+_NO_KEY = (
+    '\nNo key? `%svc use emulator` (in a script, svc.use(endpoint="emulator")) answers '
+    "on this machine."
+)
 WAYS_WITHOUT_PROMPT = f"{_SET}.{_NO_KEY}"
 WAYS_ON = f"""{_SET}; \
 or `%svc login https://HOST/v1`, then `%svc use https://HOST/v1`.{_NO_KEY}"""

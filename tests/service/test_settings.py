@@ -76,9 +76,15 @@ def test_the_key_is_found_and_not_shown() -> None:
 
 @pytest.mark.parametrize("environ", [{}, {"SVC_API_KEY": ""}, {"SVC_API_KEY": ' "" '}])
 def test_a_missing_key_names_both_ways_on(environ: dict[str, str]) -> None:
-    """Without a key the message says where to get one, and names the emulator."""
-    with pytest.raises(MissingKeyError, match=r"dashboard(.|\n)*use emulator"):
-        find_key(environ, base_url=None)
+    """Without a key the message says where to get one, and names the emulator.
+
+    A script has no magic, so there is a function for it.
+    """
+    ways = r'dashboard(.|\n)*use emulator.*svc.use\(endpoint="emulator"\)'
+    for base_url in (None, "https://svc.invalid/v1"):
+        named = {"SVC_BASE_URL": base_url} if base_url else {}
+        with pytest.raises(MissingKeyError, match=ways):
+            find_key({**named, **environ}, base_url=base_url)
 
 
 def test_a_key_is_redacted() -> None:
