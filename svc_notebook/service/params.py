@@ -158,12 +158,27 @@ def near_names(
     return (with_prefix or get_close_matches(name, names, n=n, cutoff=cutoff))[:n]
 
 
+_LEAST_LETTERS = 3  # fewer are in most names
+
+
 def did_you_mean(
     name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.6
 ) -> str:
-    """Return " Did you mean a, b?" with similar known names; "" without any."""
-    near = near_names(name, known, n=n, cutoff=cutoff)
+    """Return " Did you mean a, b?" with similar known names; "" without any.
+
+    Names that `name` shortens, as `tmp` does `temperature`, come before similar ones.
+    """
+    names = list(known)
+    is_long = sum(map(str.isalnum, name)) >= _LEAST_LETTERS
+    longer = [each for each in names if is_long and _is_short_for(name, each)]
+    near = near_names(name, longer or names, n=n, cutoff=0.0 if longer else cutoff)
     return f" Did you mean {', '.join(near)}?" if near else ""
+
+
+def _is_short_for(name: str, longer: str) -> bool:
+    """Whether a name is another one with letters left out after the first."""
+    letters = iter(longer)
+    return name[:1] == longer[:1] and all(letter in letters for letter in name)
 
 
 def shorten(text: str, n_chars: int) -> str:

@@ -92,6 +92,10 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("--max-tokens many", "fit"),
         ("-o 2x", "-o answer"),
         ("--xyzzy", "%svc help"),
+        ("--tmp 0.2", "Did you mean --temperature?"),
+        ("--mxtok 9", "Did you mean --max-tokens?"),
+        ("--to", "Did you mean --tools, --top-p?"),
+        ("--stob", "Did you mean --stop"),
         ("-t 1 --temperature 2", "--temperature is given twice"),
         ("–t 0.2", "Type -t."),  # noqa: RUF001 - as word processors write it
         ("—temperature=0.2 hi", "Type --temperature=0.2."),
