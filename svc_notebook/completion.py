@@ -186,7 +186,10 @@ class Completion:
 
     @property
     def is_cut(self) -> bool:
-        """Whether any choice was cut, because it reached its token limit."""
+        """Whether any choice was cut, because it reached its token limit.
+
+        A reply that was interrupted is not cut, but `is_partial`.
+        """
         return any(is_cut(self.exchange, choice) for choice in self.choices)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from svc_notebook.service.chunk import Choice, CompletionBody, Usage
+from svc_notebook.service.chunk import Choice, CompletionBody, EstimatedUsage, Usage
 from svc_notebook.service.request import CompletionRequest
 
 OriginKind = Literal["magic", "panel", "sweep", "frame", "python"]
@@ -180,7 +180,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Tokens, reported by the service or estimated: see `usage_source`."""
         if self.body and self.body.usage:
             return self.body.usage
-        return Usage(
+        return EstimatedUsage(
             prompt_tokens=self.est_prompt_tokens,
             completion_tokens=self.est_completion_tokens,
             total_tokens=self.est_prompt_tokens + self.est_completion_tokens,

@@ -25,6 +25,14 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_tokens: Count | None = None
 
 
+class EstimatedUsage(Usage, frozen=True, kw_only=True, gc=False):
+    """Tokens of one request, estimated, because the service reported none."""
+
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return f"EstimatedUsage({', '.join(f'{name}=~{n}' for name, n in values)})"
+
+
 class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One generated answer (doc: Completion, choices).
 

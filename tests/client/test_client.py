@@ -69,6 +69,11 @@ def test_an_estimate_is_marked_and_has_its_interval(client: Client) -> None:
     assert high is not None
     assert low <= prompt + reply <= high
     assert reply <= 9
+    total = prompt + reply
+    assert repr(stream.completion.usage) == (
+        f"EstimatedUsage(prompt_tokens=~{prompt}, completion_tokens=~{reply}, "
+        f"total_tokens=~{total})"
+    )
     shown = stream.completion.final().bundle()
     assert f" · ~{prompt} → ~{reply} tokens · " in shown["text/plain"]
     hint = f"estimated: {prompt} + {reply} tokens, together {low} to {high}"
@@ -327,3 +332,5 @@ def test_complete_gives_a_completion(client: Client) -> None:
     assert completion.text
     assert (completion.finish_reason, completion.is_cut) == ("length", True)
     assert (completion.usage_source, usage.completion_tokens) == ("reported", 5)
+    assert repr(usage).startswith("Usage(prompt_tokens=")
+    assert "~" not in repr(usage)
