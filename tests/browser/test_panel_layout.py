@@ -438,6 +438,20 @@ def test_the_jump_to_the_end_covers_no_foot(page: Page, width: int) -> None:
     assert page.evaluate(JUMP_COVERS, places) == []
 
 
+def test_a_notice_over_a_long_transcript_needs_no_scrollbar(page: Page) -> None:
+    """Only the transcript shrinks, not the notices by a part of a pixel."""
+    turns = [turn(number, "A line.\n\n" * 20) for number in range(1, 20)]
+    panel = PanelPage(page, view(turns, notice="5 turns of plan restored."))
+    notices = panel.root.locator(".svc-notices")
+    expect(notices).to_be_visible()
+
+    needed, height = notices.evaluate(
+        "(each) => [each.scrollHeight, each.getBoundingClientRect().height]"
+    )
+
+    assert height >= needed > 0
+
+
 def test_a_notice_is_readable_in_a_narrow_panel(page: Page) -> None:
     """Its text has most of the width; a long button is below it."""
     page.set_viewport_size({"width": 300, "height": 700})
