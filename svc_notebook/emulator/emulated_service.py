@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from . import explanation, filler
@@ -193,12 +194,17 @@ class Service:
         labels = [] if results else [offered_label(chat, seed) for seed in seeds]
         if texts := [label for label in labels if label is not None]:
             return MADE_UP, [explanation.in_form(chat, text) for text in texts]
+        gap = _gap(chat)
         if self._setup.is_filler:
-            return MADE_UP, [filler.write(chat, x, results=results) for x in seeds]
+            return MADE_UP, [
+                chain(gap, filler.write(chat, x, results=results)) for x in seeds
+            ]
         answer = None if results else _written_answer(chat)
         if answer is not None:
             return BY_HAND, [split_tokens(answer) for _ in seeds]
-        return NO_ANSWER, [explanation.write(chat, x, results=results) for x in seeds]
+        return NO_ANSWER, [
+            chain(gap, explanation.write(chat, x, results=results)) for x in seeds
+        ]
 
 
 @cache
@@ -217,6 +223,14 @@ def _written_answer(chat: ChatRequest) -> str | None:
     if entry and isinstance(entry.text, str):
         return entry.text
     return _rest_of_answer(chat) if _GO_ON.search(chat.question) else None
+
+
+def _gap(chat: ChatRequest) -> list[str]:
+    """Return the blank before made-up text that goes on after a word, as a token."""
+    roles = [message.role for message in chat.messages[-2:]]
+    if roles != ["assistant", "user"] or not _GO_ON.search(chat.question):
+        return []
+    return [" "] if chat.messages[-2].content[-1:].isalnum() else []
 
 
 def _rest_of_answer(chat: ChatRequest) -> str | None:

@@ -324,6 +324,26 @@ def test_an_answer_that_was_cut_goes_on(ask: Ask, wish: str) -> None:
     assert ask("", messages=[*before, other])[1] == "no answer"
 
 
+@pytest.mark.parametrize("is_filler", [False, True])
+def test_made_up_text_that_goes_on_begins_a_new_word(
+    ask: Ask,
+    is_filler: bool,
+) -> None:
+    """It is no rest of the word before it, so a blank parts them."""
+    wish = {"role": "user", "content": "Go on exactly where it stopped."}
+    for before, gap in (("Write down what", " "), ("A tea.", ""), ("Tea is ", "")):
+        told = [
+            {"role": "user", "content": "Rain?"},
+            {"role": "assistant", "content": before},
+        ]
+
+        text, _ = ask("", messages=[*told, wish], is_filler=is_filler)
+        other, _ = ask("", messages=[*told, {"role": "user", "content": "Rain?"}])
+
+        assert text[: len(text) - len(text.lstrip())] == gap
+        assert not other.startswith(" ")
+
+
 def test_made_up_prose_comes_only_where_it_is_asked_for(ask: Ask) -> None:
     """The filler answers everything, also what has an answer, and is marked."""
     text, note = ask("Hello", is_filler=True)
