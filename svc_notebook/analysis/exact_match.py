@@ -4,6 +4,8 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from svc_notebook.service.params import as_number, shorten
@@ -17,8 +19,8 @@ _JSON = ("{", "[")
 def is_same(answer: Any, right: Any) -> bool:  # noqa: ANN401 - of any columns
     """Say whether an answer equals the right value; None equals only None.
 
-    Spaces around texts are ignored. A number may be written as text, a date as ISO
-    text, and a list or a dict as JSON.
+    Spaces around texts are ignored. A number may be written as text, a date or an
+    instant as ISO text, and a list or a dict as JSON.
     """
     if answer is None or right is None:
         return answer is right
@@ -29,8 +31,9 @@ def is_same(answer: Any, right: Any) -> bool:  # noqa: ANN401 - of any columns
         return True
     if answer_text.startswith(_JSON) and right_text.startswith(_JSON):
         return _is_same_json(answer_text, right_text)
-    if hasattr(right, "isoformat"):
-        return answer_text in _as_iso(right)
+    if isinstance(answer, date) or isinstance(right, date):
+        instant = _instant_of(answer_text)
+        return instant is not None and instant == _instant_of(right_text)
     answer_number, right_number = number_of(answer), number_of(right)
     if answer_number is not None and right_number is not None:
         return math.isclose(answer_number, right_number, rel_tol=1e-9)
@@ -47,9 +50,9 @@ def number_of(value: object) -> float | None:
     if isinstance(value, bool):
         return float(value)
     number = as_number(value)
-    if number is None and isinstance(value, str):
+    if number is None and isinstance(value, (str, Decimal)):
         try:
-            number = float(value.replace(",", ""))
+            number = float(str(value).replace(",", ""))
         except ValueError:
             return None
     return number
@@ -66,11 +69,13 @@ def _is_same_json(one: str, other: str) -> bool:
         return False
 
 
-def _as_iso(instant: Any) -> set[str]:  # noqa: ANN401 - a date or an instant
-    """Return the ways to write a date or an instant; midnight may be the date alone."""
-    iso = str(instant.isoformat())
-    day, _, time = iso.partition("T")
-    return {iso, iso.replace("T", " ")} | ({day} if time == "00:00:00" else set())
+def _instant_of(text: str) -> datetime | None:
+    """Return the instant of an ISO text, in UTC if it names no offset; else None."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

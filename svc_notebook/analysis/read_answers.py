@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from itertools import repeat
@@ -475,6 +476,9 @@ _DTYPES: dict[Any, Dtype] = {
     "integer": "Int64",
     "number": "Float64",
     "boolean": "boolean",
+    "decimal": "Float64",  # sums and means, as of all numbers; `answer` has each digit
+    "date": "datetime64[us]",
+    "date-time": "datetime64[us, UTC]",
 }
 
 
@@ -483,11 +487,16 @@ def _dtype_of(schema: Mapping[str, Any]) -> Dtype:
     kinds: list[Any] = []
     for option in schema.get("anyOf", [schema]):
         kind = option.get("type")
-        kinds += kind if isinstance(kind, list) else [kind]
+        of_option = kind if isinstance(kind, list) else [kind]
+        # how a text is written says what it is: a decimal, a date
+        written = option.get("format", "string")
+        kinds += [written if kind == "string" else kind for kind in of_option]
     if kinds == [None] and "enum" in schema:
         return dtype_of(schema["enum"])
-    kinds = [kind for kind in kinds if kind != "null"]
-    return _DTYPES.get(kinds[0], "string") if len(kinds) == 1 else "string"
+    dtypes = {_DTYPES.get(kind, "string") for kind in kinds if kind != "null"}
+    if dtypes == {"Int64", "Float64"}:
+        return "Float64"
+    return dtypes.pop() if len(dtypes) == 1 else "string"
 
 
 # Frames.
@@ -655,7 +664,19 @@ def _column(values: Sequence[Any], dtype: Dtype | None) -> Any:  # noqa: ANN401 
     dtype = dtype or ("string" if is_json else dtype_of(values))
     if dtype == "string":
         values = [_as_text(value) for value in values]
+    elif dtype.startswith("datetime"):
+        values = [_as_instant(value) for value in values]
     return to_array(list(values), dtype)
+
+
+def _as_instant(value: Any) -> datetime | None:  # noqa: ANN401 - JSON
+    """Return the instant of an ISO text; one without an offset is taken as UTC."""
+    try:
+        instant = datetime.fromisoformat(value)
+        in_utc = instant.astimezone(UTC) if instant.tzinfo else instant
+        return in_utc.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError):  # missing, or beyond years 1 to 9999
+        return None
 
 
 def _as_text(value: Any) -> str | None:  # noqa: ANN401 - JSON

@@ -64,7 +64,8 @@ MEANINGS = (
 
 ADDED = {
     "score_": "your score {!r} of the reply: see svc.score",
-    "answer_": "the field {!r} of the answer",
+    "answer_": "the field {!r} of the answer; a Decimal is a Float64, a date a "
+    "datetime64, a list JSON text",
     EXTRA: "the field {!r} of extra, as sent; missing = not sent",
     "n_as_": "replies that answer with {!r}",
     "n_units_": "number of units the interval of {!r} is over, if not n_units",

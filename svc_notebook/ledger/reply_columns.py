@@ -30,7 +30,13 @@ from .prices import Prices, cost_of
 
 Scalar = str | int | float | bool | datetime | None
 Dtype = Literal[
-    "string", "Int64", "Float64", "boolean", "datetime64[us, UTC]", "object"
+    "string",
+    "Int64",
+    "Float64",
+    "boolean",
+    "datetime64[us]",  # days of answers; all other times are instants
+    "datetime64[us, UTC]",
+    "object",
 ]
 
 AnyRow = TypeVar("AnyRow")
@@ -119,7 +125,7 @@ class Column:
             return "tokens"
         if self.name.endswith("_s"):
             return "s"
-        return "UTC" if self.dtype.startswith("datetime") else None
+        return "UTC" if self.dtype == _INSTANT else None
 
     def read(self, batch: Batch) -> Sequence[Any]:
         """Return the values of a batch, one per row; None is a missing value."""

@@ -162,11 +162,18 @@ def _array_of_microseconds(numbers: "np.ndarray") -> ExtensionArray:
     return array
 
 
+def _day_array(values: list[Any]) -> ExtensionArray:
+    instants = pd.Series(_instant_array(values))
+    array: ExtensionArray = instants.dt.tz_localize(None).array
+    return array
+
+
 _MAKERS: dict[Dtype, Callable[[list[Any]], ExtensionArray]] = {
     "string": _string_array,
     "Int64": _integer_array,
     "Float64": _float_array,
     "boolean": _boolean_array,
+    "datetime64[us]": _day_array,
     "datetime64[us, UTC]": _instant_array,
     "object": lambda values: pd.array(
         values, dtype="object"

@@ -3,8 +3,11 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any, Literal, Optional, TypedDict
 
 import pandas as pd
@@ -18,6 +21,8 @@ from svc_notebook.analysis.read_answers import (
     with_answers,
 )
 from svc_notebook.errors import ParameterError
+from svc_notebook.ledger.column_meanings import describe
+from svc_notebook.ledger.frame_export import export
 
 Mail = Literal["spam", "ham"]
 
@@ -317,6 +322,88 @@ def test_fields_have_their_dtypes_without_rows() -> None:
         assert dtypes == columns
         assert [name for name in columns if name in found] == list(columns)
     assert rows["answer_tags"][0] == '["a"]'
+
+
+@dataclass
+class Receipt:
+    """A receipt."""
+
+    amount: Decimal
+    day: date
+    at: datetime | None = None
+    tip: Decimal | None = None
+    due: Optional[date] = None  # noqa: UP045 - as many people write it
+    rate: int | float = 0
+    kind: Literal["cash", "card"] = "cash"
+    code: int | str = 0
+    lines: list[Decimal] = field(default_factory=list)
+
+
+_RECEIPTS = (
+    """{"amount": "12.50", "day": "2024-03-01", "at": "2024-03-01T12:00:00+07:00",
+    "tip": "0.1", "due": "9999-12-31", "rate": 1, "kind": "card", "lines": ["1.5"]}""",
+    '{"amount": "9.00", "day": "0001-01-01", "at": "0001-01-01T00:00:00+07:00"}',
+    '{"amount": "1", "day": "2024-02-29", "at": "2024-02-29T12:00:00"}',
+    "Sorry.",
+)
+
+
+class ReceiptModel(pydantic.BaseModel):
+    """A receipt."""
+
+    amount: Decimal
+    day: date
+    at: datetime | None = None
+    tip: Decimal | None = None
+    due: Optional[date] = None  # noqa: UP045 - as many people write it
+    rate: int | float = 0
+    kind: Literal["cash", "card"] = "cash"
+    code: int | str = 0
+    lines: list[Decimal] = []
+
+
+@pytest.mark.parametrize("type_", [Receipt, ReceiptModel])
+def test_numbers_and_dates_of_fields_are_columns_to_calculate_with(
+    type_: type,
+) -> None:
+    """A Decimal is a number, a date is a day; what no column can hold is missing."""
+    found = _read(type_, *_RECEIPTS)
+
+    dtypes = {
+        "answer_amount": "Float64",
+        "answer_day": "datetime64[us]",
+        "answer_at": "datetime64[us, UTC]",
+        "answer_tip": "Float64",
+        "answer_due": "datetime64[us]",
+        "answer_rate": "Float64",
+        "answer_kind": "string",
+        "answer_code": "string",
+        "answer_lines": "string",
+    }
+    for frame in (found, _read(type_)):
+        assert {name: str(frame[name].dtype) for name in dtypes} == dtypes
+    assert found["answer_amount"].tolist() == [12.5, 9.0, 1.0, pd.NA]
+    assert found["answer_amount"].sum() == 22.5
+    assert found["answer_day"].dt.year.tolist()[:3] == [2024, 1, 2024]
+    assert found["answer_due"][0] == pd.Timestamp(9999, 12, 31).as_unit("us")
+    assert found["answer_at"][0] == pd.Timestamp("2024-03-01T05:00Z")
+    assert found["answer_at"].isna().tolist() == [False, True, False, True]
+    assert found["answer_at"][2] == pd.Timestamp("2024-02-29T12:00Z")
+    assert '"at":"0001-01-01T00:00:00+07:00"' in found["answer"][1]
+    assert '"amount":"12.50"' in found["answer"][0]
+    assert found["answer_lines"][0] == '["1.5"]'
+
+
+def test_columns_of_answers_survive_a_file(tmp_path: Path) -> None:
+    """Parquet keeps their dtypes, and polars gets numbers and dates."""
+    found = _read(Receipt, *_RECEIPTS)
+
+    again = pd.read_parquet(export(found, tmp_path / "receipts.parquet"))
+
+    pd.testing.assert_frame_equal(again, found)
+    meanings = describe(found).set_index("name")
+    assert "a Decimal is a Float64" in meanings["meaning"]["answer_amount"]
+    assert meanings["dtype"]["answer_day"] == "datetime64[us]"
 
 
 def test_a_list_is_json() -> None:

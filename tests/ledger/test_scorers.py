@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -341,9 +342,25 @@ ALL_RIGHT = {"city": True, "n": True, "all": True}
             {"gold_city": pd.Timestamp("2026-01-31"), "answer_city": "2026-01-31"},
             ALL_RIGHT,
         ),
+        (
+            {"gold_city": "2026-01-31", "answer_city": pd.Timestamp("2026-01-31")},
+            ALL_RIGHT,
+        ),
+        (
+            {
+                "gold_city": "2026-01-31T12:00+07:00",
+                "answer_city": pd.Timestamp("2026-01-31T05:00Z"),
+                "gold_n": Decimal("2.0"),
+            },
+            ALL_RIGHT,
+        ),
+        (
+            {"gold_city": "soon", "answer_city": pd.Timestamp("2026-01-31")},
+            {"city": False, "n": True, "all": False},
+        ),
         ({"gold_city": None, "gold_n": None}, None),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_fields_are_scored_one_by_one(
     changes: dict[str, Any], expected: object

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any, Literal
 
 import pandas as pd
@@ -77,6 +79,68 @@ def test_a_type_with_fields_is_offered_as_a_tool(session: Session) -> None:
     assert frame["answer_label"].tolist() == ["spam", "spam"]
     assert frame["answer_sure"].tolist() == [0.9, 0.9]
     assert frame["answer"][0] == '{"label":"spam","sure":0.9}'
+
+
+@dataclass
+class Receipt:
+    """What was paid, and when."""
+
+    amount: Decimal
+    day: date
+    due: date | None = None
+
+
+RECEIPTS = pd.DataFrame(
+    {
+        "mail": ["win", "hi"],
+        "gold_amount": [Decimal("12.50"), Decimal("9.00")],
+        "gold_day": ["2024-03-01", "2024-03-02"],
+        "gold_due": [pd.Timestamp(2024, 4, 1), pd.NaT],
+    }
+)
+
+
+def test_numbers_and_dates_of_fields_are_scored_and_compared(
+    open_session: OpenSession,
+) -> None:
+    """Columns have dtypes to calculate with, in this run and when it is stored."""
+    script: list[dict[str, Any]] = [
+        {
+            "when": {"contains": word},
+            "tool_calls": [{"name": "Receipt", "arguments": arguments}],
+            "times": None,
+        }
+        for word, arguments in {
+            "win": {"amount": "12.5", "day": "2024-03-01", "due": "2024-04-01"},
+            "hi": {"amount": "9.00", "day": "2024-03-03"},
+        }.items()
+    ]
+    with Emulator(
+        tokens_per_s=None, first_token_s=0, limits=False, script=script
+    ) as emulator:
+        how: dict[str, Any] = {"rows": RECEIPTS, "name": "receipts"}
+        how["model"] = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+        run = _swept(open_session(emulator), Receipt, **how).run()
+        run.score(field=scorers.fields())
+
+        frame = run.replies_df()
+
+        assert frame["answer_amount"].max() == 12.5
+        assert frame["answer_amount"].sum() == 43
+        assert (frame["answer_day"] > "2024-03-01").tolist() == [
+            False,
+            False,
+            True,
+            True,
+        ]
+        assert frame["score_field_amount"].tolist() == [1, 1, 1, 1]
+        assert frame["score_field_day"].tolist() == [1, 1, 0, 0]
+        assert frame["score_field_due"].tolist()[:2] == [1, 1]
+        assert "10.8" in repr(run.contrast("model", on="answer_amount"))
+        again = _swept(open_session(emulator), Receipt, **how).replies_df()
+        assert again.filter(like="answer").dtypes.equals(
+            frame.filter(like="answer").dtypes
+        )
 
 
 def test_a_type_with_fields_takes_no_other_tools(session: Session) -> None:
