@@ -24,8 +24,8 @@ from .differences import POWER
 from .rounding import number, percent, round_up
 from .stopping_rule import Known, Look, Question, tail_of
 
-_DRAWN_LOOKS = 8
-_LEAST_LOOKS = 2  # of each difference, if several are drawn
+_DRAWN_LOOKS = 12
+_LEAST_LOOKS = 4  # of each difference, if several are drawn
 _DRAWN_OTHERS = 6
 _PAIR = 2
 _TWICE = 2.0
@@ -119,23 +119,29 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
         n_requests=last.n_requests,
         n_possible=spent.n_possible,
         cost=last.cost,
-        notes=[*_dropped(looks), *_tied(last), *_left_out(looks), *spent.notes],
+        notes=[
+            *_why_counts_differ(looks, question, spent),
+            *_dropped(looks),
+            *_tied(last),
+            *_left_out(looks),
+            *spent.notes,
+        ],
         df=_frame(looks),
         chart=chart_of(looks, question),
     )
 
 
 def chart_of(looks: Sequence[Look], question: Question) -> IntervalChart:
-    """Draw what leads minus each other value that is left, look by look."""
+    """Draw what leads minus each other value that is left, at all looks or some."""
     leader, *others = _deciding(looks)
     drawn = others[:_DRAWN_OTHERS]
     n_looks = max(_DRAWN_LOOKS // len(drawn), _LEAST_LOOKS)
     is_rate, margin = looks[-1].study.is_rate, question.margin
     return IntervalChart(
         intervals=[
-            _interval(look, leader, other, question)
+            interval
             for other in drawn
-            for look in _evenly(_known_looks(looks, leader, other), n_looks)
+            for interval in _intervals(looks, leader, other, question, n_looks)
         ],
         origin=0.0,
         band=None if margin is None else (-margin, margin),
@@ -150,11 +156,34 @@ def progress_line(looks: Sequence[Look], question: Question, per_row: int) -> st
     last = looks[-1]
     known = _with_interval(last.study, _latest(looks, leader, other), question)
     line = f"{_subtraction(last, leader, other)}: {known}"
+    fixed = _without_looks(looks, question, per_row)
+    return f"{line} · without looks, to find {fixed[0]}: {fixed[1]}" if fixed else line
+
+
+def _without_looks(
+    looks: Sequence[Look], question: Question, per_row: int
+) -> tuple[str, str] | None:
+    """Return what a fixed-size study would find, and with how many rows, in words."""
     n_rows = n_fixed(looks, question)
-    if n_rows is None:
-        return line
-    n_requests = n_rows * len(last.names) * per_row
-    return f"{line} · without looks: {_rows_and_requests(n_rows, n_requests)}"
+    if n_rows is None or question.margin is None:
+        return None
+    study = looks[-1].study
+    margin = rounding.difference(question.margin, is_rate=study.is_rate)
+    n_requests = n_rows * len(looks[-1].names) * per_row
+    return margin, _rows_and_requests(n_rows, n_requests)
+
+
+def _why_counts_differ(
+    looks: Sequence[Look], question: Question, spent: Spent
+) -> Iterable[str]:
+    """Say why the rows that would tell are not those of a plan without looks."""
+    fixed = _without_looks(looks, question, spent.per_row)
+    if fixed and looks[-1].value is None and _n_units(looks[-1], question) < inf:
+        yield (
+            "How many rows would be enough follows from the difference seen so far, "
+            "which may change. A plan without looks would take about "
+            f"{fixed[1]} to find {fixed[0]}, the margin."
+        )
 
 
 def n_fixed(looks: Sequence[Look], question: Question) -> int | None:
@@ -237,13 +266,19 @@ def _leads(last: Look, leader: int, known: Known) -> str:
 
 
 def _would_tell(last: Look, question: Question, spent: Spent) -> str:
-    n_units = last.n_units_would_tell(question.margin, tail_of(last.study, question))
+    n_units = _n_units(last, question)
     if n_units == inf:
         return "more rows like these would not be enough"
     n_more = max(n_units - last.n_units, 1) * last.rows_per_unit
     n_rows = ceil(last.n_units * last.rows_per_unit + n_more)
     n_requests = ceil(last.n_requests + n_more * len(last.asked) * spent.per_row)
-    return f"about {_rows_and_requests(n_rows, n_requests)} in all would tell"
+    seen = "difference is" if len(last.asked) == _PAIR else "differences are"
+    rows = _rows_and_requests(n_rows, n_requests)
+    return f"if the {seen} as seen so far, about {rows} in all would tell"
+
+
+def _n_units(last: Look, question: Question) -> float:
+    return last.n_units_would_tell(question.margin, tail_of(last.study, question))
 
 
 def _rows_and_requests(n_rows: int, n_requests: int) -> str:
@@ -346,7 +381,21 @@ def _evenly(looks: Sequence[Look], n: int) -> list[Look]:
     return [looks[place] for place in np.unique(places).tolist()]
 
 
-def _interval(look: Look, one: int, other: int, question: Question) -> Interval:
+def _intervals(
+    looks: Sequence[Look], one: int, other: int, question: Question, n: int
+) -> list[Interval]:
+    """Return a difference at each look, or at `n` of them, as the title then says."""
+    known_looks = _known_looks(looks, one, other)
+    drawn = _evenly(known_looks, n)
+    is_all = len(drawn) == len(known_looks)
+    which = "look by look" if is_all else f"{len(drawn)} of {len(known_looks)} looks"
+    title = f"{_subtraction(looks[-1], one, other)}, {which}"
+    return [_interval(look, one, other, question, title) for look in drawn]
+
+
+def _interval(
+    look: Look, one: int, other: int, question: Question, title: str
+) -> Interval:
     known = look.difference(one, other) or _UNKNOWN
     return Interval(
         name=f"{look.n_requests:,} requests",
@@ -355,7 +404,7 @@ def _interval(look: Look, one: int, other: int, question: Question) -> Interval:
         high=known.high,
         numbers=_with_interval(look.study, known, question),
         is_clear=look.value is not None or known.low > 0 or known.high < 0,
-        title=f"{_subtraction(look, one, other)}, look by look",
+        title=title,
     )
 
 

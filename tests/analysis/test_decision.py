@@ -101,7 +101,12 @@ def test_what_is_open_says_how_many_would_tell() -> None:
         "Cannot tell within 80 requests: new leads with 90 %; old cannot be told from "
         "it (new minus old is -"
     )
+    assert "; if the difference is as seen so far, about " in decision.says
     assert " requests) in all would tell. 80 requests of 80 were" in decision.says
+    (note,) = decision.notes
+    assert note.startswith("How many rows would be enough follows from the difference")
+    assert note.endswith(" requests) to find 3 points, the margin.")
+    assert "A plan without looks would take about " in note
     html = decision._repr_mimebundle_()["text/html"]
     assert "would tell.</strong> 80 requests of 80 were sent." in html
 
@@ -133,6 +138,27 @@ def test_the_leader_is_compared_with_all_that_are_left() -> None:
     ]
 
 
+def test_a_drawing_has_all_looks_or_says_how_many() -> None:
+    """Of many looks some are drawn, evenly, with the first and the last."""
+    df = study(60, old=lambda row: row % 8 != 0, new=lambda row: row % 10 != 0)
+
+    few = decided_of(df, *range(5, 61, 5))
+    many = decided_of(df, *range(4, 61, 4))
+
+    assert len(few.chart.intervals) == len(few.df) == 12
+    assert {row.title for row in few.chart.intervals} == {
+        "new minus old, look by look"
+    }
+    assert (len(many.chart.intervals), len(many.df)) == (12, 15)
+    assert {row.title for row in many.chart.intervals} == {
+        "new minus old, 12 of 15 looks"
+    }
+    assert [row.name for row in many.chart.intervals][::11] == [
+        "8 requests",
+        "120 requests",
+    ]
+
+
 def test_a_plan_without_looks_would_take_more() -> None:
     """It is that of the margin, for all values together; unknown without a margin."""
     df = study(100, old=is_even, new=lambda row: row % 5 != 0)
@@ -145,7 +171,8 @@ def test_a_plan_without_looks_would_take_more() -> None:
     line = progress_line(looks, MARGIN, 1)
     assert line.startswith("new minus old: 30 points (")
     assert line.endswith(
-        f" · without looks: {round_up(n):,} rows ({round_up(2 * n):,} requests)"
+        " · without looks, to find 3 points: "
+        f"{round_up(n):,} rows ({round_up(2 * n):,} requests)"
     )
     assert n_fixed(looks, Question(factor="model", on="right")) is None
 
