@@ -27,6 +27,7 @@ from .reply_factors import column_of, in_words, is_rate, spoken
 from .rounding import difference_with_interval, number
 
 _COLUMNS = 79  # of a terminal
+_FACTORS = 3  # have a sentence in an answer of a few lines
 _SENTENCES = 6  # further sentences are folded, or counted in a terminal
 _ROWS = 4  # more rows that only one value gets right are folded
 _MAX_DRAWN = 30  # differences in the chart of a page
@@ -132,9 +133,9 @@ def text(contrast: Contrasted) -> str:
 
 
 def short_lines(contrast: Contrasted) -> list[str]:
-    """Return the clearest comparison as a sentence, and a sentence on its flips."""
-    sentence = clearest(contrast)
-    if n_more := len(contrast.df) - 1:
+    """Return the clearest comparison of each factor, and a sentence on flips."""
+    sentences = clearest(contrast)
+    if n_more := len(contrast.df) - len(sentences):
         factor, on = (
             repr(names[0] if len(names) == 1 else names)
             for names in (
@@ -142,14 +143,30 @@ def short_lines(contrast: Contrasted) -> list[str]:
                 [score.removeprefix(PREFIX) for score in contrast.scores],
             )
         )
-        sentence += f" ({n_more:,} more: run.contrast({factor}, on={on}))"
+        sentences[-1] += f" ({n_more:,} more: run.contrast({factor}, on={on}))"
+    if len(sentences) > 1:
+        sentences += shared_remarks(contrast.sentences)
     flipped = most_different(contrast)
-    return [sentence, *([] if flipped is None else [flipped.says])]
+    return [*sentences, *([] if flipped is None else [flipped.says])]
 
 
-def clearest(contrast: Contrasted) -> str:
-    """Return the sentence of the comparison that is least likely to be chance."""
-    return contrast.says[int(contrast.df["p"].fillna(1.0).argmin())]
+def clearest(contrast: Contrasted) -> list[str]:
+    """Return a sentence for each of some factors: what is least likely to be chance.
+
+    The clearest one comes first. What applies to all of several is left out of them.
+    """
+    places = _clearest_places(contrast)
+    shared = shared_remarks(contrast.sentences) if len(places) > 1 else []
+    return [contrast.sentences[place].text(without=shared) for place in places]
+
+
+def _clearest_places(contrast: Contrasted) -> list[int]:
+    """Return where the clearest comparison of each of some factors is."""
+    in_order = contrast.df["p"].fillna(1.0).argsort(kind="stable").tolist()
+    first: dict[str, int] = {}
+    for place in in_order:
+        first.setdefault(str(contrast.df["factor"].iloc[place]), place)
+    return [*first.values()][:_FACTORS]
 
 
 def is_clear(contrast: Contrasted) -> list[bool]:

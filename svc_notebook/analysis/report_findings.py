@@ -112,6 +112,7 @@ class Findings:
         by: Columns of the rows whose values are shown separately.
         split: The comparison for each value of `by`; None if there is none.
         too_few: Says which values have too few rows and are not compared.
+        currency: The currency of the costs; "" if there is no price table.
     """
 
     df: pd.DataFrame
@@ -124,6 +125,7 @@ class Findings:
     by: Sequence[str] = ()
     split: Contrast | None = None
     too_few: Sequence[str] = ()
+    currency: str = ""
 
     @property
     def contrast(self) -> Contrast | None:
@@ -242,13 +244,18 @@ def answer_lines(findings: Findings) -> list[str]:
 
 
 def _clearest_sentences(contrast: Contrast) -> list[str]:
-    """Return the clearest comparison, and the number of all comparisons."""
-    sentence, n = reworded(clearest(contrast)), len(contrast.df)
+    """Return the clearest comparison of each factor, and how many more there are."""
+    sentences, n = [*map(reworded, clearest(contrast))], len(contrast.df)
+    n_more = n - len(sentences)
+    if len(sentences) > 1:
+        more = f"And {n_more:,} more comparison{'s'[: n_more != 1]} below."
+        sentences += [more] if n_more else []
+    elif n_more and any(is_clear(contrast)):
+        sentences.append(f"This is the clearest of {n:,} comparisons.")
     if n > 1 and not any(is_clear(contrast)):
-        return [f"None of {n:,} comparisons found a difference.", sentence]
-    claim, but, caveat = sentence.partition(". But ")
-    lines = [f"{claim}.", f"But {caveat}"] if but else [sentence]
-    return [*lines, *[f"This is the clearest of {n:,} comparisons."][: n - 1]]
+        return [f"None of {n:,} comparisons found a difference.", *sentences]
+    claim, but, caveat = sentences[0].partition(". But ")
+    return [f"{claim}.", f"But {caveat}", *sentences[1:]] if but else sentences
 
 
 def difference_section(findings: Findings) -> ReportSection | None:
@@ -365,6 +372,8 @@ def _table_parts(
     """Return the table of all figures, and how many conditions are left out."""
     names = [str(name) for name in table.columns]
     heads = {**_HEADS, "n_prompts": counted(findings.df)}
+    if findings.currency:
+        heads["cost_per_reply"] += f" ({findings.currency})"
     columns: list[tuple[str, list[str]]] = [
         (reworded(name), [in_words(name, value) for value in plain(table[name])])
         for name in keys

@@ -52,6 +52,7 @@ from svc_notebook.analysis.report_findings import (
 from svc_notebook.analysis.rounding import difference, number, percent
 from svc_notebook.analysis.score_report import score_columns, score_report
 from svc_notebook.analysis.statistics import LEVEL
+from svc_notebook.analysis.summary import with_costs
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.report_page import (
     FileInside,
@@ -183,7 +184,11 @@ def _findings(
     with_looks: WithLooks,
 ) -> Findings:
     """Compare what the question names, or else what the decision or the plan names."""
-    df = check_replies(df)
+    df = with_costs(
+        check_replies(df),
+        result.prices,
+        include_emulated=result.prices is not None,  # as in the table of costs
+    )
     fixed = _decision_plan(result) if decision is not None else None
     margin = question.margin
     names = [*result.plan.scores] or [_score_name(name) for name in scores(df)]
@@ -222,6 +227,7 @@ def _findings(
         scored=scored,
         decision=None if question.factor is not None else decision,
         seed=result.plan.seed,
+        currency=result.prices.currency if result.prices else "",
         unit=options["unit"],
         by=by,
         split=split,

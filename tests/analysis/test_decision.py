@@ -146,9 +146,7 @@ def test_a_drawing_has_all_looks_or_says_how_many() -> None:
     many = decided_of(df, *range(4, 61, 4))
 
     assert len(few.chart.intervals) == len(few.df) == 12
-    assert {row.title for row in few.chart.intervals} == {
-        "new minus old, look by look"
-    }
+    assert {row.title for row in few.chart.intervals} == {"new minus old, look by look"}
     assert (len(many.chart.intervals), len(many.df)) == (12, 15)
     assert {row.title for row in many.chart.intervals} == {
         "new minus old, 12 of 15 looks"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,13 @@ from svc_notebook.display.report_page import (
 from svc_notebook.display.text_table import ComparedText, ComparisonTable
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import BadRequestError, ParameterError
+from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.session import Session
 from svc_notebook.sweeps.run import Run, plan_run
 from svc_notebook.sweeps.stored_runs import stored_run
 from tests.display.test_markdown_to_html import ATTACKS
 from tests.sweeps.conftest import LARGE, SMALL, answering
+from tests.sweeps.world import priced_run
 
 pytestmark = pytest.mark.slow
 
@@ -410,6 +413,54 @@ def test_what_is_missing_is_said(
     for ending in ("html", "md"):
         file, *_ = run.report(tmp_path / f"decision.{ending}")
         assert said in file.read_text("utf-8")
+
+
+def test_the_answer_has_a_sentence_for_each_factor(
+    session: Session, tmp_path: Path
+) -> None:
+    """The clearest factor first, and how many comparisons are below; and in a cell."""
+    prompts = {
+        "terse": "{{mail}}",
+        "careful": "Careful: {{mail}}",
+        "kind": "Hi, {{mail}}",
+    }
+    run = _planned(session, prompts).run()
+
+    (file,) = run.report(tmp_path / "a.html")
+
+    answer = _read(file).split("Differences")[0]
+    first = "70b is right more often than 8b: 100 % against 50 %"
+    assert answer.index(first) < answer.index(" is seen between ")
+    assert "And 2 more comparisons below." in answer
+    said = " ".join(repr(run).split())
+    assert first in said
+    assert " is seen between " in said
+    assert "(2 more: run.contrast(['prompt_label', 'model_label'], on='right'))" in said
+
+
+def test_figures_have_the_cost_of_a_reply(session: Session, tmp_path: Path) -> None:
+    """By condition, in the currency of the price table; what is not known is empty."""
+    run = _planned(session).run()
+    (file,) = run.report(tmp_path / "a.html")
+    assert "cost of a reply" not in _read(file)
+    prices = Prices(
+        as_of=date(2026, 1, 31),
+        currency="USD",
+        models={LARGE: Price(prompt=2.0, completion=6.0)},
+        source="prices.toml",
+    )
+
+    priced = priced_run(session, prices, "{{mail}}", rows=ROWS, model=MODELS, seed=3)
+    priced.run().score(right=svc.scores.exact("label"))
+    file, *_ = priced.report(tmp_path / "a.md")
+
+    lines = file.read_text("utf-8").splitlines()
+    (heads,) = (line for line in lines if line.startswith("| model | right |"))
+    assert heads.endswith("| cost of a reply (USD) |")
+    (small,) = (line for line in lines if line.startswith("| 8b | 50 %"))
+    (large,) = (line for line in lines if line.startswith("| 70b | 100 %"))
+    assert small.endswith("|  |")
+    assert float(large.split("|")[-2]) > 0
 
 
 def test_an_unfinished_run_says_so(session: Session, tmp_path: Path) -> None:
