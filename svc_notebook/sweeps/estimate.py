@@ -41,12 +41,13 @@ class SoFar:
 
     Attributes:
         prompt_tokens, completion_tokens: Those of the replies so far.
-        cost: What these replies cost; None if a price is unknown.
+        cost: What these replies cost, of the models with a price; of one model, None if
+            its price is unknown.
         n_left: How many requests are missing.
         n_unmeasured: How many of them go to models with too few replies; their figures
             are those of the plan.
         prompt, completion: Estimated tokens of the requests that are missing.
-        rest: What these cost, the least and the most; None if a price is unknown.
+        rest: What these cost, the least and the most, as `cost`.
     """
 
     prompt_tokens: int = 0
@@ -73,7 +74,8 @@ class PlanEstimate:
         n_over: Requests whose prompt and max_tokens probably exceed the budget.
         budgets: The budgets of those requests: tokens of prompt and reply together.
         is_sampled: Whether the figures were scaled up from a sample.
-        cost_low, cost_high: In the currency of the table; None if a price is unknown.
+        cost_low, cost_high: In the currency of the table, of the models that have a
+            price in it; None if no model has one.
         prices: The price table, if there is one.
         unpriced: Models without a price in the table.
         completion: Estimated tokens of all replies, by the replies so far; None until
@@ -145,7 +147,8 @@ def estimate_of(
         for model, prompt in prompts.items()
     }
     costs = [size.cost for size in by_model.values() if size.cost is not None]
-    is_priced = prices is not None and len(costs) == len(by_model)
+    unpriced = tuple(model for model, size in by_model.items() if size.cost is None)
+    is_priced = prices is not None and (bool(costs) or not unpriced)
     high = inf if n_unlimited else sum(high for _, high in costs)
     return PlanEstimate(
         n_trials=len(grid) - sum(n_answered.values()),
@@ -161,7 +164,7 @@ def estimate_of(
         cost_high=high if is_priced else None,
         prices=prices,
         by_model=by_model,
-        unpriced=tuple(model for model, size in by_model.items() if size.cost is None),
+        unpriced=unpriced,
     )
 
 
@@ -235,12 +238,14 @@ def estimate_by_replies(
         for model, n in n_left.items()
     ):
         return size
-    so_far = SoFar()
+    so_far, unpriced = SoFar(), list[str]()
     for model, n in n_left.items():
         part = _so_far(model, seen.get(model, ()), n, size)
         so_far = _added(so_far, part)
+        if part.cost is None or part.rest is None:
+            unpriced.append(model)
     cost, rest = so_far.cost, so_far.rest
-    is_priced = cost is not None and rest is not None
+    is_priced = len(unpriced) < len(n_left)
     return replace(
         size,
         prompt=Tokens(so_far.prompt_tokens) + so_far.prompt,
@@ -249,6 +254,7 @@ def estimate_by_replies(
         is_sampled=False,
         cost_low=(cost or 0.0) + rest[0] if is_priced and rest else None,
         cost_high=(cost or 0.0) + rest[1] if is_priced and rest else None,
+        unpriced=tuple(unpriced),
         so_far=so_far,
     )
 
@@ -299,20 +305,17 @@ def _with_planned(used: SoFar, planned: ModelSize, size: PlanEstimate) -> SoFar:
 
 
 def _added(one: SoFar, other: SoFar) -> SoFar:
-    """Add what two models use; a price that is unknown makes the sum unknown."""
-    rest = None
-    if one.rest is not None and other.rest is not None:
-        rest = one.rest[0] + other.rest[0], one.rest[1] + other.rest[1]
-    is_known = one.cost is not None and other.cost is not None
+    """Add what models use, and what those with a price cost."""
+    one_rest, other_rest = one.rest or (0.0, 0.0), other.rest or (0.0, 0.0)
     return SoFar(
         prompt_tokens=one.prompt_tokens + other.prompt_tokens,
         completion_tokens=one.completion_tokens + other.completion_tokens,
-        cost=(one.cost or 0.0) + (other.cost or 0.0) if is_known else None,
+        cost=(one.cost or 0.0) + (other.cost or 0.0),
         n_left=one.n_left + other.n_left,
         n_unmeasured=one.n_unmeasured + other.n_unmeasured,
         prompt=one.prompt + other.prompt,
         completion=one.completion + other.completion,
-        rest=rest,
+        rest=(one_rest[0] + other_rest[0], one_rest[1] + other_rest[1]),
     )
 
 
@@ -504,7 +507,19 @@ def cost_range(size: PlanEstimate) -> str:
             rest = _between(*so_far.rest)
             cost += f" so far, {missing_requests(so_far.n_left)} {rest}"
     free = "; the emulator itself costs nothing" if size.is_emulated else ""
-    return f"{cost}, by your prices ({table.source}, {table.as_of.isoformat()}){free}"
+    source = f"by your prices ({table.source}, {table.as_of.isoformat()})"
+    return f"{cost}{_without_unpriced(size)}, {source}{free}"
+
+
+def _without_unpriced(size: PlanEstimate) -> str:
+    """Say which models a cost leaves out; "" if none."""
+    if not size.unpriced:
+        return ""
+    names = ", ".join(size.unpriced[:SHOWN_MODELS])
+    if (n_more := len(size.unpriced) - SHOWN_MODELS) > 0:
+        names += f" and {n_more:,} more"
+    are = "price is" if len(size.unpriced) == 1 else "prices are"
+    return f" without {names}, whose {are} unknown"
 
 
 def missing_requests(n: int) -> str:
@@ -558,4 +573,5 @@ def _most_cost(size: PlanEstimate, n_requests: int) -> str:
     cost, so_far = size.cost_high * n_requests / size.n_trials, size.so_far
     if so_far is not None and so_far.rest is not None and so_far.n_left:
         cost = so_far.rest[1] * n_requests / so_far.n_left
-    return f" and costs at most about {cost_in_words(cost)} {size.prices.currency}"
+    amount = f"{cost_in_words(cost)} {size.prices.currency}"
+    return f" and costs at most about {amount}{_without_unpriced(size)}"

@@ -118,7 +118,7 @@ def test_a_sample_is_like_the_whole_plan(
 
 
 def test_a_model_with_one_request_of_thousands_is_estimated() -> None:
-    """Its price matters, too: without one, the cost of the plan is unknown."""
+    """Its price matters, too: without one, the cost of the plan says so."""
     rows = pd.DataFrame({"text": [f"text {n}" for n in range(3000)]})
     grid = build_grid("{{text}}", varied={"model": [MODEL, OTHER]}, rows=rows)
     kept = [*range(0, grid.n_product, 2), 2999]
@@ -154,6 +154,47 @@ def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
     assert "THB so far, the 92 missing requests" in words
     assert "for all" not in words
     assert "until the last reply" in words
+
+
+@pytest.mark.slow
+def test_what_was_spent_is_known_without_the_price_of_one_model(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum is of the others, while it runs and at its end, and names the model."""
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "builtins.input", lambda question: asked.append(question) or "y"
+    )
+    run = priced_run(
+        session,
+        PRICES,
+        "{{text}}",
+        rows=ROWS[:8],
+        model=[MODEL, OTHER],
+        confirm_above=2,
+    )
+
+    run.run(first=8)
+
+    without = f"THB without {OTHER}, whose price is unknown"
+    assert asked[0].endswith(f"{without}. Continue? [y/N] ")
+    size, words = run.size, " ".join(repr(run).split())
+    assert size.unpriced == (OTHER,)
+    assert size.so_far is not None
+    assert size.so_far.cost == pytest.approx(cost_of(run, MODEL))
+    assert "THB so far, the 8 missing requests " in words
+    assert f" without {OTHER}, whose price is unknown, by your prices" in words
+    run.run()
+    words = " ".join(repr(run).split())
+    assert f"{cost_in_words(cost_of(run, MODEL))} {without}" in words
+
+
+def cost_of(run: Run, model: str) -> float:
+    """Return what the replies of a model cost, if the emulator were not free."""
+    df = run.replies_df()
+    df = df[df["model"] == model]
+    n_tokens = df["prompt_tokens"].sum() + 2 * df["completion_tokens"].sum()
+    return float(n_tokens) / 1_000_000
 
 
 def paid_for(run: Run) -> float:

@@ -34,18 +34,23 @@ def _notes(grid: Grid) -> str:
 
 
 def test_says_what_it_may_cost() -> None:
-    """With prices there is an interval; a model without a price is named."""
+    """With prices there is an interval; models without a price are left out of it."""
     price = Price(prompt=3_000_000.0, completion=1_000_000.0)
     prices = Prices(
         models={SMALL: price}, currency="USD", as_of=date(2026, 1, 31), source="mine"
     )
     grid = build_grid("Hi", varied={"model": SMALL, "max_tokens": 10})
-    other = build_grid("Hi", varied={"model": [SMALL, "svc-instruct"]})
+    both, neither = (
+        build_grid("Hi", varied={"model": models, "max_tokens": 10})
+        for models in ([SMALL, "svc-instruct"], ["svc-instruct"])
+    )
 
-    costs = [dict(_planned(plan, prices))["cost"] for plan in (grid, other)]
+    costs = [dict(_planned(plan, prices))["cost"] for plan in (grid, both, neither)]
 
+    by_prices = "by your prices (mine, 2026-01-31)"
     assert costs == [
-        "6 to 37 USD, by your prices (mine, 2026-01-31)",
+        f"6 to 37 USD, {by_prices}",
+        f"6 to 37 USD without svc-instruct, whose price is unknown, {by_prices}",
         "unknown: your price table has no price for svc-instruct",
     ]
     assert "cost" not in dict(_planned(grid))
