@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -88,6 +88,7 @@ class Mismatch:
         n_never: How many of these no answer can equal.
         example: The first such value.
         why: What answers look like instead.
+        counted: What has the values: replies, or rows that will be sent.
     """
 
     column: str = ""
@@ -95,6 +96,7 @@ class Mismatch:
     n_never: int = 0
     example: object = None
     why: str = ""
+    counted: str = "replies"
 
     def __add__(self, other: "Mismatch") -> "Mismatch":
         """Return the counts of both, with the first example."""
@@ -111,8 +113,9 @@ class Mismatch:
         """Return the mismatch as a sentence."""
         example = shorten(repr(self.example), _SHOWN_CHARS)
         return (
-            f"{self.n_never} of {self.n_values} replies have a {self.column} that can "
-            f"never be the answer, such as {example}: {self.why}."
+            f"{self.n_never:,} of {self.n_values:,} {self.counted} have a "
+            f"{self.column} that can never be the answer, such as {example}: "
+            f"{self.why}."
         )
 
 
@@ -140,6 +143,21 @@ def mismatch(
         if is_ok[row] is not None and columns[column][row] is not None
     ]
     why = _reason_of(answer, [answers[row] for row in positions if is_ok[row]])
+    return _count_never(values, column, why)
+
+
+def planned_mismatch(
+    values: Sequence[Any], column: str, answer: AnswerType
+) -> Mismatch:
+    """Count the values of the rows of a plan that no answer of its type can equal."""
+    known = [value for value in values if value is not None]
+    found = _count_never(known, column, _reason_of(answer, []))
+    return replace(found, counted="rows")
+
+
+def _count_never(
+    values: Sequence[Any], column: str, why: Callable[[Any], str]
+) -> Mismatch:
     reasons: dict[tuple[type, str], str] = {}  # so that each value is checked once
     never: list[tuple[object, str]] = []
     for value in values:

@@ -13,8 +13,9 @@ from zlib import compress, decompress
 
 import msgspec
 
+from svc_notebook.analysis.exact_match import Mismatch, planned_mismatch
 from svc_notebook.analysis.read_answers import AnswerType, answer_type, kept_type
-from svc_notebook.analysis.scorers import ReadyScore
+from svc_notebook.analysis.scorers import ReadyScore, exact
 from svc_notebook.analysis.scoring import (
     PlannedScores,
     function_to_keep,
@@ -359,6 +360,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         in_flight = in_flight or stored.in_flight
     if scores is not None:
         _check_score_columns(planned_scores, grid)
+        _check_right_values(planned_scores, grid, answer_as)
     name = _check_name(name)
     return Plan(
         grid=grid,
@@ -467,6 +469,40 @@ def _check_score_columns(scores: PlannedScores, grid: Grid) -> None:
             "Nothing was sent.",
             param="scores",
         )
+
+
+def never_right(
+    scores: PlannedScores, grid: Grid, answer: AnswerType | None
+) -> dict[str, Mismatch]:
+    """Return, by score, the values in rows of memory that no answer can ever equal."""
+    rows = grid.rows
+    if rows is None or rows.files is not None or answer is None:
+        return {}
+    names = [column.name for column in REPLIES]
+    columns = template_columns([dict.fromkeys(grid.column_names)], names)
+    own = dict(zip((column.name for column in columns), grid.column_names, strict=True))
+    found = {
+        name: planned_mismatch(
+            [None if is_missing(value) else value for value in rows.shown[column]],
+            str(score.column),
+            answer,
+        )
+        for name, score in scores.items()
+        if isinstance(score, ReadyScore) and score.name == exact.__name__
+        if (column := own.get(str(score.column))) in rows.shown
+    }
+    return {name: mismatch for name, mismatch in found.items() if mismatch.n_never}
+
+
+def _check_right_values(
+    scores: PlannedScores, grid: Grid, answer: AnswerType | None
+) -> None:
+    """Refuse a score for which no reply could ever be right."""
+    for name, mismatch in never_right(scores, grid, answer).items():
+        if mismatch.n_never == mismatch.n_values:
+            raise ParameterError(
+                f"{name}: {mismatch.in_words()} Nothing was sent.", param="scores"
+            )
 
 
 def read_unit(unit: object, rows: Rows | None) -> tuple[str, ...]:

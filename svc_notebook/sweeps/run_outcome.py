@@ -54,7 +54,7 @@ from svc_notebook.session import Session
 
 from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
-from .plan import Plan, manifest_of, stored_facts
+from .plan import Plan, manifest_of, never_right, stored_facts
 from .plan_description import Line, headline, reasons_of
 from .resume import (
     RunStatus,
@@ -541,6 +541,12 @@ class RunResult:
         if self.plan.scores:
             words = starmap(planned_in_words, self.plan.scores.items())
             lines.append(("scores", "; ".join(words)))
+        if not self.is_begun:  # later the score itself says it of replies
+            found = never_right(self.plan.scores, self.plan.grid, self.frames.answer)
+            lines += [
+                ("note", f"{name}: {mismatch.in_words()}")
+                for name, mismatch in found.items()
+            ]
         if self.plan.unit:
             unit = " and ".join(self.plan.unit)
             lines.append(("unit", f"{unit}: rows with the same value belong together"))

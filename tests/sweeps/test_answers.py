@@ -255,6 +255,28 @@ def test_a_label_that_no_answer_can_be_is_refused(session: Session) -> None:
     assert run.score(right=lambda r: r.answer == r.label.strip().lower()) == 2
 
 
+def test_a_plan_says_which_labels_no_answer_can_be(session: Session) -> None:
+    """It is said before a request is paid for; where all are so, nothing is planned."""
+    rows = ROWS.assign(answer=["SPAM", "ham"])
+    right = {"right": scorers.exact("var_answer")}
+
+    planned = _swept(session, Mail, rows=rows, scores=right)
+
+    said = (
+        "right: 1 of 2 rows have a var_answer that can never be the answer, such as "
+        "'SPAM': the answers are 'spam', 'ham' (did you mean 'spam'?)."
+    )
+    assert said in " ".join(repr(planned).split())
+    assert said not in " ".join(repr(planned.run()).split())
+    for answer in (Mail, Verdict, bool):
+        with pytest.raises(ParameterError, match=r"^right: 2 of 2 rows .* was sent\.$"):
+            _swept(session, answer, rows=rows.assign(answer="SPAM"), scores=right)
+    rows["answer"] = pd.array(["spam", None], dtype="string")
+    others: list[Any] = [Mail | None, str, None]
+    for other in others:
+        assert "never" not in repr(_swept(session, other, rows=rows, scores=right))
+
+
 def test_a_score_needs_a_name(session: Session) -> None:
     """Without a function there is nothing to do, and the message shows how."""
     with pytest.raises(ParameterError, match=r"run\.score\(right=svc"):

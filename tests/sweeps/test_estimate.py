@@ -162,9 +162,12 @@ def test_what_was_spent_is_known_without_the_price_of_one_model(
 ) -> None:
     """The sum is of the others, while it runs and at its end, and names the model."""
     asked: list[str] = []
-    monkeypatch.setattr(
-        "builtins.input", lambda question: asked.append(question) or "y"
-    )
+
+    def agree(question: str) -> str:
+        asked.append(question)
+        return "y"
+
+    monkeypatch.setattr("builtins.input", agree)
     run = priced_run(
         session,
         PRICES,
