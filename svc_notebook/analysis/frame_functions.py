@@ -729,7 +729,7 @@ def score(
     return keep_scores(current().ledger, frame)
 
 
-def export(frame: "pd.DataFrame", path: str | Path) -> Path:
+def export(frame: "pd.DataFrame | Replies", path: str | Path) -> Path:
     """Write a frame into a file; the suffix of its name sets the format.
 
     From Parquet, `read_parquet` returns an identical frame; JSON lines keep all values.
@@ -738,7 +738,7 @@ def export(frame: "pd.DataFrame", path: str | Path) -> Path:
     a name, or is not just 0, 1, 2 and so on, is written as the first columns.
 
     Args:
-        frame: A frame, such as `replies_df()`.
+        frame: A frame, such as `replies_df()`; or a run, for its replies.
         path: Ends with .parquet, .csv, .jsonl or .xlsx; an old file is replaced.
 
     Returns:

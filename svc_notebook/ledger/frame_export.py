@@ -34,17 +34,18 @@ from .frame_interchange import (
     as_json,
     check_names,
     from_json,
+    replies_of,
     to_pandas,
     with_index,
 )
 
 
-def export(frame: pd.DataFrame, path: str | Path) -> Path:
+def export(frame: Any, path: str | Path) -> Path:  # noqa: ANN401 - or a run
     """Write a frame into a file whose suffix is the format: see `svc.export`."""
-    frame = to_pandas(frame)
+    frame = to_pandas(replies_of(frame))
     if not isinstance(frame, pd.DataFrame):
         raise ParameterError(
-            f"export takes a DataFrame such as svc.replies_df(), not "
+            "export takes a DataFrame such as svc.replies_df(), or a run, not "
             f"{type(frame).__name__}.",
             param="frame",
         )

@@ -163,11 +163,14 @@ def _categories(column: Any) -> Sequence[str]:  # noqa: ANN401 - pyarrow's
     return [] if not column.num_chunks else column.chunk(0).dictionary.to_pylist()
 
 
+def replies_of(frame: Any) -> Any:  # noqa: ANN401 - a frame of any library, or a run
+    """Return the replies of a run; anything else as it is."""
+    return frame.replies_df() if hasattr(frame, "replies_df") else frame
+
+
 def _flat_frame(frame: Any) -> Any:  # noqa: ANN401 - a frame of any library
     """Return a DataFrame of pandas whose index, if it has one, is in its columns."""
-    if hasattr(frame, "replies_df"):
-        frame = frame.replies_df()
-    frame = to_pandas(frame)
+    frame = to_pandas(replies_of(frame))
     if not isinstance(frame, _pandas().DataFrame):
         raise ParameterError(
             "frame must be a DataFrame such as run.replies_df(), or a run; got a value "

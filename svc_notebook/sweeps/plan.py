@@ -396,8 +396,10 @@ def check_params(names: Iterable[str], *, own: Sequence[str]) -> None:
         if name in _NOT_TAKEN:
             raise ParameterError(f"{_NOT_TAKEN[name]} Nothing was sent.", param=name)
         if name in SWEEP_ARGUMENTS:  # it was given to df.svc, which does not take it
+            given = "" if name == "rows" else f", {name}=..."
             raise ParameterError(
-                f"{name} is an argument of svc.sweep only. Nothing was sent.",
+                f"{name} is an argument of svc.sweep, not of df.svc. Use "
+                f"svc.sweep(..., rows=df{given}).run().replies_df(). Nothing was sent.",
                 param=name,
             )
         if name in FACTORS:

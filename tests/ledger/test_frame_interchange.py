@@ -329,6 +329,16 @@ def test_scores_of_a_polars_frame_are_kept_in_the_ledger(
 
 
 @pytest.mark.usefixtures("emulated")
+def test_a_run_is_exported_as_its_replies(tmp_path: Path) -> None:
+    """As everywhere else, a run stands for its replies."""
+    run = svc.sweep("Say {{text}}.", rows=["a", "b"]).run()
+
+    file = svc.export(run, tmp_path / "replies.parquet")
+
+    pd.testing.assert_frame_equal(svc.read_parquet(file), run.replies_df())
+
+
+@pytest.mark.usefixtures("emulated")
 def test_df_svc_can_be_registered_with_polars() -> None:
     """`df.svc.complete` of Polars returns what becomes a column there."""
     register = pl.api.register_dataframe_namespace("svc_here")

@@ -109,6 +109,7 @@ def test_gives_a_reply_for_each_value_of_a_series(emulator: Emulator) -> None:
         (["a", " "], "{{text}}", {}, "The prompt is empty for row 'y'."),
         (["a", "b"], "Hi", {}, "Write {{text}} where the column goes."),
         (["a", "b"], "{{txt}}", {}, "For the plain text write \\{{txt}}. Nothing"),
+        (["a", "b"], "{{text}}", {"answer": int}, "(..., rows=df, answer=...).run()"),
         (["a", "b"], "{{text}}", {"repeat": 2}, "'repeat' is not a parameter of"),
         (["a", "b"], "{{text}}", {"retrys": True}, "Did you mean retry?"),
     ],
