@@ -19,6 +19,8 @@ currency = "USD"
 prompt = 1000000
 completion = 1000000
 """
+# the default of max_tokens and a short prompt: a second request does not fit
+ONE_REPLY = 165
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +44,12 @@ def _n_asked() -> int:
 
 @pytest.mark.slow
 def test_refuses_once_the_limit_is_reached() -> None:
-    """The reply that reaches the limit comes; the next request is not sent."""
-    svc.use(max_tokens_total=1)
+    """A request that may use more than what is left is not sent."""
+    svc.use(max_tokens_total=ONE_REPLY)
     svc.complete("Say hello.")
 
     with pytest.raises(
-        svc.errors.SpendingLimitError, match="of 1 tokens are used"
+        svc.errors.SpendingLimitError, match="of 165 tokens are used"
     ) as caught:
         svc.complete("Say hello again.")
 
@@ -58,9 +60,9 @@ def test_refuses_once_the_limit_is_reached() -> None:
 @pytest.mark.slow
 def test_setting_it_again_counts_from_0() -> None:
     """A new limit lets requests through again."""
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
     svc.complete("Say hello.")
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
 
     svc.complete("Say hello again.")
 
@@ -70,7 +72,7 @@ def test_setting_it_again_counts_from_0() -> None:
 @pytest.mark.slow
 def test_infinity_removes_it() -> None:
     """Without a limit nothing is refused, and nothing is said."""
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
     svc.complete("Say hello.")
     svc.use(max_tokens_total=float("inf"))
 
@@ -82,7 +84,7 @@ def test_infinity_removes_it() -> None:
 @pytest.mark.slow
 def test_holds_for_streams() -> None:
     """A stream is refused at the call; its estimated tokens count."""
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
     for _ in svc.stream("Say hello."):
         pass
 
@@ -96,7 +98,7 @@ def test_holds_for_clients() -> None:
 
     async def ask() -> None:
         async with svc.AsyncClient() as client:
-            svc.use(max_tokens_total=1)
+            svc.use(max_tokens_total=ONE_REPLY)
             await client.complete("Say hello.")
             await client.complete("Say hello again.")
 
@@ -111,7 +113,7 @@ def test_stops_a_sweep_that_goes_on_later() -> None:
     """The trials that were not sent are sent after the limit is set again."""
     run = svc.sweep("Say {{text}}.", rows=["a", "b", "c", "d"])
     run.in_flight = 1
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
 
     with pytest.raises(svc.errors.SpendingLimitError):
         run.run()
@@ -122,25 +124,74 @@ def test_stops_a_sweep_that_goes_on_later() -> None:
     assert run.run().replies_df()["status"].tolist() == ["ok"] * 4
 
 
-@pytest.mark.slow
-def test_counts_what_is_in_flight() -> None:
-    """Requests that are sent at once count before their replies come."""
-    run = svc.sweep(
-        "Count to {{text}}.", rows=list(map(str, range(200))), max_tokens=10
-    )
+def test_refuses_what_may_not_fit() -> None:
+    """The first request, too, is sent only if its longest reply fits."""
     svc.use(max_tokens_total=100)
+
+    with pytest.raises(svc.errors.SpendingLimitError, match="may use up to 161 tokens"):
+        svc.complete("Say hello.")
+
+    assert _n_asked() == 0
+    assert svc.complete("Say hello.", max_tokens=50).text
+
+
+@pytest.mark.parametrize("limit", [300, 600])
+def test_no_run_passes_the_limit(limit: int) -> None:
+    """Requests wait for the replies in flight, and the message has the final sum."""
+    run = svc.sweep(
+        "Count to {{text}}.", rows=list(map(str, range(200))), max_tokens=30
+    )
+    svc.use(max_tokens_total=limit)
+
+    with pytest.raises(svc.errors.SpendingLimitError) as caught:
+        run.run()
+
+    replies = run.replies_df()
+    n_used = int(replies["total_tokens"].sum())
+    assert limit - 60 < n_used <= limit
+    assert str(caught.value).startswith(f"{n_used:,} of {limit:,} tokens are used. ")
+
+
+def test_the_message_has_the_cost_of_the_replies(prices: Path) -> None:
+    """What the message says was used is the cost of all replies in the frame."""
+    svc.use(prices=prices, max_cost=400)
+    run = svc.sweep("Count to {{text}}.", rows=list(map(str, range(200))))
+
+    with pytest.raises(svc.errors.SpendingLimitError) as caught:
+        run.run()
+
+    # the frame has no cost of emulated replies; each token costs 1
+    cost = run.replies_df()["total_tokens"].sum()
+    assert cost <= 400
+    assert str(caught.value).startswith(f"{cost} of 400 in cost are used. ")
+
+
+def test_a_limit_keeps_models_together() -> None:
+    """A run that is ended by the limit has the replies of both models for a row."""
+    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+    run = svc.sweep(
+        ["Count to {{text}}.", "Spell {{text}}."],
+        rows=list(map(str, range(60))),
+        model=models,
+        max_tokens=20,
+        limits={models[1]: {"in_flight": 1}},
+    )
+    svc.use(max_tokens_total=1200)
 
     with pytest.raises(svc.errors.SpendingLimitError):
         run.run()
 
-    n_ok = int((run.replies_df()["status"] == "ok").sum())
-    assert 1 <= n_ok <= 10
+    replies = run.replies_df()
+    assert replies["total_tokens"].sum() <= 1200
+    n_ok = replies[replies["status"] == "ok"].groupby("model").size()
+    assert n_ok.min() > 10
+    assert n_ok.max() - n_ok.min() <= 5
 
 
 def test_holds_for_frames() -> None:
     """A column stops in the middle; the rows before it are kept."""
     frame = pd.DataFrame({"text": [f"number {n}" for n in range(60)]})
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
 
     with pytest.raises(svc.errors.SpendingLimitError):
         frame.svc.complete("Say {{text}}.")
@@ -153,7 +204,7 @@ def test_an_answer_from_the_ledger_costs_nothing() -> None:
     """Re-use goes on after the limit is reached."""
     rows = ["a"]
     svc.sweep("Say {{text}}.", rows=rows).run()
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=ONE_REPLY)
     svc.complete("Say hello.")
 
     run = svc.sweep("Say {{text}}.", rows=rows, reuse=True).run()
@@ -163,14 +214,14 @@ def test_an_answer_from_the_ledger_costs_nothing() -> None:
 
 def test_limits_the_cost(prices: Path) -> None:
     """With a price table the cost is limited."""
-    svc.use(prices=prices, max_cost=0.5)
+    svc.use(prices=prices, max_cost=ONE_REPLY)
     used = svc.complete("Say hello.").usage
 
     with pytest.raises(svc.errors.SpendingLimitError, match="in cost"):
         svc.complete("Say hello again.")
 
     assert used is not None
-    assert str(current().spending) == f"{used.total_tokens} of 0.5 in cost"
+    assert str(current().spending) == f"{used.total_tokens} of {ONE_REPLY} in cost"
 
 
 def test_a_model_without_a_price_is_refused(prices: Path) -> None:

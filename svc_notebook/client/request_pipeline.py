@@ -250,7 +250,7 @@ class ExchangeTask:
         stopped: type[BaseException] | None = None
         self._start()
         if self._spending:
-            self._spending.begin(self._record.at_start)
+            self._spending.begin(self._record.at_start, self._record.prompt.high)
         try:
             with keep_awake():
                 await self._tries(show)
@@ -652,7 +652,7 @@ class RequestPipeline:
         context.key.refuse_in(body)
         prompt = check_budget(request)
         if spending := context.spending():
-            spending.check(request)
+            spending.check(request, prompt.high)
         warn_if_over(request, prompt.best)
         now = self._runtime.now()
         at_start = Exchange(

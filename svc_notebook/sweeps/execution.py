@@ -8,7 +8,7 @@ and replies of the next seconds are kept; the second interrupt cancels them.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from svc_notebook.client.exchange_record import to_failure
 from svc_notebook.client.rate_lease import LONGEST_S, SendAges, sent_lately
 from svc_notebook.client.rate_limit import RateLimiter, shared_limits
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.client.request_pipeline import RequestPipeline, Watch, send_once
+from svc_notebook.client.request_pipeline import RequestPipeline, Task, Watch, send_once
 from svc_notebook.client.retry import QUEUED, Policy
 from svc_notebook.credentials import known_keys
 from svc_notebook.display.front_end import Screen, find_screen, is_terminal, write_note
@@ -34,6 +34,7 @@ from svc_notebook.errors import (
     ParameterError,
     RateLimitError,
     ServerFaultError,
+    SpendingLimitError,
     SvcError,
     TransportError,
 )
@@ -162,6 +163,7 @@ class Execution:
         is_paced: Whether requests wait for limits; False if a file answers them.
         rounds: Sends trials whose tools are run.
         scores: Scores replies as they come.
+        has_budget: Returns whether a limit on tokens or cost is set now.
         on_over: Called when it has ended.
         scheduler: Decides when each trial is sent.
         error: The error that ended it early, if any.
@@ -177,6 +179,7 @@ class Execution:
     is_paced: bool
     rounds: TrialRounds | None
     scores: ScoringPass
+    has_budget: Callable[[], bool]
     on_over: Tick
     scheduler: Scheduler = field(init=False)
     error: BaseException | None = field(init=False, default=None)
@@ -184,12 +187,17 @@ class Execution:
     def __post_init__(self) -> None:
         """Make the scheduler, which sends nothing yet."""
         self._ended = Event()
+        self._budget_line = asyncio.Lock()  # first come, first served
+        self._one_ended = asyncio.Event()
+        self._n_running = 0  # requests whose tokens are reserved
+        self._over_budget: SpendingLimitError | None = None
         self.scheduler = Scheduler(
             self.todo,
             self,
             in_flight=self.plan.in_flight,
             own_limits=self.plan.own_limits,
             limit_of=self.limit_of,
+            keeps_together=self.has_budget,
             clock=time.monotonic,
             watch=self.options.watch or _announce,
         )
@@ -342,16 +350,47 @@ class Execution:
         most = plan.own_limits.get(trial.model, OwnLimits()).in_flight or plan.in_flight
         if most is not None:
             policy = replace(policy, limits_in_flight=True)
-        task = await self.client.begin_on_loop(
+        begin = partial(
+            self.client.begin_on_loop,
             request,
             is_streamed=show is not None,
             origin=origin,
             watch=self.options.watch,
             policy=policy,
         )
-        return await task.run(
-            lambda delta: None if show is None else show(trial, delta)
-        )
+        task = await self._within_budget(begin)
+        # nothing awaits between the check of the budget and here
+        self._n_running += 1
+        try:
+            return await task.run(
+                lambda delta: None if show is None else show(trial, delta)
+            )
+        finally:
+            self._n_running -= 1
+            self._one_ended.set()
+
+    async def _within_budget(self, begin: Callable[[], Awaitable[Task]]) -> Task:
+        """Begin a request; if the budget may not allow it, wait for other replies.
+
+        They usually use less than was reserved for them. Requests wait in one line, so
+        that a cheap model does not get all that is left.
+        """
+        if not self._budget_line.locked():
+            with suppress(SpendingLimitError):
+                return await begin()
+        async with self._budget_line:
+            while self._over_budget is None:
+                if self.scheduler.is_over:
+                    raise asyncio.CancelledError
+                try:
+                    return await begin()
+                except SpendingLimitError as error:
+                    if self._n_running == 0:
+                        self._over_budget = error
+                        raise
+                self._one_ended.clear()
+                await self._one_ended.wait()
+            raise self._over_budget
 
     def _outcome_of(self, trial: Trial, error: SvcError) -> Outcome:
         """Return what an error means for the run: stop, send again, or a failure."""
@@ -862,8 +901,13 @@ class Executor:
             is_paced=not preflight.is_answered,
             rounds=rounds,
             scores=self._scores.begin(),
+            has_budget=self._has_budget,
             on_over=end,
         )
+
+    def _has_budget(self) -> bool:
+        spending = self._session.spending
+        return spending is not None and spending.is_set
 
 
 def _announce(waiting: Waiting) -> None:

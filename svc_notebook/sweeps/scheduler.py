@@ -203,6 +203,8 @@ Outcome = Answered | Failed | Refused | Stop
 REFUSALS_IN_A_ROW = 14
 # failures of the service, or equal refusals (400), after which a model is given up
 FAILURES_IN_A_ROW = 10
+# trials by which a model may be ahead of the others if they are kept together
+MOST_AHEAD = 4
 MOST_IN_FLIGHT = 64  # requests to one model, if its limit would allow more
 
 
@@ -228,6 +230,7 @@ class ModelQueue:
         n_ok, n_failed, n_in_flight: How many succeeded, failed, or are being sent.
         n_tokens: Tokens of prompts and replies so far, reported or else estimated.
         waits_for: What the next request waits for, and how long.
+        behind: The model that it waits for, if the models are kept together.
         given_up: The last error, if the model was given up.
         is_dry: Whether there are no more trials to pull.
     """
@@ -253,11 +256,13 @@ class ModelQueue:
         self.n_trials, self.n_before = trials.n_trials, trials.n_before
         self.n_ok = self.n_failed = self.n_in_flight = self.n_tokens = 0
         self.waits_for = Waiting(0.0)
+        self.behind: str | None = None
         self.given_up: SvcError | None = None
         self.is_dry = False
         self._watch: Watch = watch
         self._pull = trials.pull
         self._next: deque[Trial] = deque()
+        self._n_pulled = 0
         self._most_in_flight = most_in_flight(limit, self.own_in_flight)
         self._began_s: float | None = None
         self._held_s: Sequence[float] = ()  # requests in the windows when it began
@@ -289,6 +294,14 @@ class ModelQueue:
         """Whether every trial has ended."""
         return self.is_dry and not self._next and self.n_in_flight == 0
 
+    def share_sent(self, n_more: int = 0) -> float:
+        """Return which part of all trials was sent, and so many more.
+
+        The rows have one order for all models, so it shows which model is ahead.
+        """
+        n_sent = self._n_pulled - len(self._next) + n_more
+        return n_sent / max(self.n_before + self.n_trials, 1)
+
     def pull(self) -> bool:
         """Make the next trial; return False if it is settled, or if there is none."""
         if self._next:
@@ -298,6 +311,7 @@ class ModelQueue:
         except StopIteration:
             self.is_dry = True
             return False
+        self._n_pulled += 1
         if trial is not None:
             self._next.append(trial)
         return trial is not None
@@ -435,6 +449,10 @@ class TrialSender(Protocol):
 class Scheduler:
     """Sends all trials of one execution of a run; `watch` is called at each wait.
 
+    While `keeps_together` returns true, no model is far ahead of the others, so that
+    rows have the replies of all models if the run ends early. Else a slow model does
+    not hold up the others.
+
     Any thread may call `stop`, after which nothing more is sent, or set `is_paused`.
     """
 
@@ -446,6 +464,7 @@ class Scheduler:
         in_flight: int | None = None,
         own_limits: LimitsByModel | None = None,
         limit_of: Callable[[str], Limit | None] = limit_of,
+        keeps_together: Callable[[], bool] = lambda: False,
         watch: Watch = lambda _: None,
         clock: Clock,
         sleep: Sleep = asyncio.sleep,
@@ -464,6 +483,9 @@ class Scheduler:
         )
         self.is_paused = False
         self._sender = sender
+        self._keeps_together = keeps_together
+        self._driven = set(self.queues)  # those that may still send
+        self._moved = asyncio.Event()
         self._clock = clock
         self._sleep = sleep
         self._stop: SvcError | None = None
@@ -494,11 +516,16 @@ class Scheduler:
 
     async def _drive(self, queue: ModelQueue, group: asyncio.TaskGroup) -> None:
         """Send the trials of a model one by one, each when the limits allow it."""
-        while await self._until_next(queue) and await self._until_free(queue):
-            trial = queue.take(self._clock())
-            group.create_task(self._send(queue, trial))
-            # the request reserves its slot before the next trial looks at the limit
-            await asyncio.sleep(0)
+        try:
+            while await self._until_next(queue) and await self._until_free(queue):
+                trial = queue.take(self._clock())
+                self._moved.set()
+                group.create_task(self._send(queue, trial))
+                # the request reserves its slot before the next trial looks at the limit
+                await asyncio.sleep(0)
+        finally:
+            self._driven.discard(queue)
+            self._moved.set()
 
     async def _until_next(self, queue: ModelQueue) -> bool:
         """Wait until there is a trial to send; return False if there will be none."""
@@ -516,9 +543,23 @@ class Scheduler:
 
     async def _until_free(self, queue: ModelQueue) -> bool:
         """Wait until a request may be sent; return False if nothing more is sent."""
+        await self._until_together(queue)
         while queue.is_full and not (self.is_over or queue.given_up):
             await queue.until_changed()
         return await self._until_due(queue)
+
+    async def _until_together(self, queue: ModelQueue) -> None:
+        """Wait while the model is too far ahead of another one."""
+        self._moved.set()  # it may have skipped settled trials
+        while not (self.is_over or queue.given_up):
+            last = min(self._driven, key=ModelQueue.share_sent)
+            is_ahead = queue.share_sent(1 - MOST_AHEAD) > last.share_sent()
+            if last is queue or not is_ahead or not self._keeps_together():
+                break
+            queue.behind = last.model
+            self._moved.clear()
+            await self._moved.wait()
+        queue.behind = None
 
     async def until_next_round(self, model: str) -> bool:
         """Wait until a trial may send its next round; return False if it must not."""

@@ -98,7 +98,7 @@ def test_errors_show_code_without_backticks_in_html_alone() -> None:
 
 def test_a_spending_limit_has_a_headline_of_its_own(shell: Shell) -> None:
     """A cell that may not be sent says so, and how to go on."""
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=165)  # one request of at most 150 + prompt
     shell.run("%%svc\nSay hello.")
 
     cell = shell.run("%%svc\nSay hello again.")

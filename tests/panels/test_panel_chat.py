@@ -489,7 +489,7 @@ def test_a_panel_that_ended_shows_as_its_transcript(
 def test_a_spending_limit_is_said_in_the_panel(open_page: OpenPage) -> None:
     """The prompt that may not be sent leaves no turn, and the panel says why."""
     page = open_page()
-    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=165)  # one request of at most 150 + prompt
     page.ask("Say hello.")
 
     page.say("send", text="Say hello again.")

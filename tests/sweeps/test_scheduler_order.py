@@ -4,20 +4,23 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.client.rate_windows import Waiting
-from svc_notebook.errors import RateLimitError
+from svc_notebook.errors import RateLimitError, ServerFaultError
 from svc_notebook.sweeps.grid import Trial
+from svc_notebook.sweeps.plan import OwnLimits
 from svc_notebook.sweeps.scheduler import (
+    MOST_AHEAD,
     Answered,
+    Failed,
     Outcome,
     PendingTrials,
     Refused,
     Scheduler,
 )
-from tests.sweeps.world import World, at_once, conditions_of
+from tests.sweeps.world import World, at_once, conditions_of, in_a_second
 
 
 @pytest.mark.slow
@@ -126,3 +129,78 @@ def test_a_refused_model_holds_up_no_other() -> None:
     assert [at for at, what in world.log if what == "o ended"] == [0.0] * 3
     m_ended = [at for at, what in world.log if what == "m ended"]
     assert m_ended == pytest.approx([60.0, 61.08, 62.16])
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(
+    st.lists(st.floats(0.0, 90.0), min_size=1, max_size=5),
+    st.lists(st.sampled_from(["ended", "ended", "failed", "refused"]), max_size=10),
+    st.integers(2, 9),
+    st.integers(1, 3),
+)
+def test_models_are_kept_together(
+    took_s: list[float], outcomes: list[str], per_minute: int, in_flight: int
+) -> None:
+    """At each moment no model that goes on is ahead by more than a few trials."""
+    world = World()
+    n_sent = {"slow": 0, "quick": 0}
+    most_ahead = 0
+
+    async def answer(world: World, trial: Trial) -> Outcome:
+        nonlocal most_ahead
+        n_sent[trial.model] += 1
+        most_ahead = max(most_ahead, n_sent["quick"] - n_sent["slow"])
+        if trial.model == "quick":
+            return Answered()
+        await world.sleep(took_s[n_sent["slow"] % len(took_s)])
+        outcome = outcomes.pop() if outcomes else "ended"
+        if outcome == "refused":
+            n_sent["slow"] -= 1
+            return Refused(RateLimitError(retry_after_s=70.0))
+        if outcome == "failed":
+            return Failed(error=ServerFaultError("gone"))
+        return Answered()
+
+    stopped = world.run(
+        conditions_of(12, ["slow", "quick"]),
+        answer,
+        in_flight=in_flight,
+        own_limits={"slow": OwnLimits(per_minute=per_minute)},
+        keeps_together=True,
+    )
+
+    assert stopped is None
+    assert n_sent["quick"] == 12
+    # requests in flight may be refused, and go back
+    assert most_ahead <= MOST_AHEAD + in_flight
+
+
+def test_a_model_at_its_limit_holds_up_the_others() -> None:
+    """With a budget a model waits for one that waits for its minute limit."""
+    world = World()
+    world.run(
+        conditions_of(20, ["slow", "quick"]),
+        in_a_second,
+        own_limits={"slow": OwnLimits(per_minute=8)},
+        keeps_together=True,
+    )
+
+    n_in_first_minute = sum(at_s < 60 for at_s, _ in world.log)
+    assert n_in_first_minute == 8 + 8 + MOST_AHEAD
+
+
+def test_a_model_that_is_given_up_holds_up_no_other() -> None:
+    """Models are kept together only as long as they are asked."""
+
+    async def answer(_world: World, trial: Trial) -> Outcome:
+        if trial.model == "dead":
+            return Failed(error=ServerFaultError("gone"), is_of_service=True)
+        return Answered()
+
+    world = World()
+    world.run(conditions_of(50, ["dead", "alive"]), answer, keeps_together=True)
+
+    assert world.scheduler is not None
+    _, alive = world.scheduler.queues
+    assert alive.n_ok == 50

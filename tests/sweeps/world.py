@@ -73,6 +73,7 @@ class World:
         *,
         in_flight: int | None = 8,
         own_limits: LimitsByModel | None = None,
+        keeps_together: bool = False,
     ) -> SvcError | None:
         """Ask trials in this world."""
         self.is_own = in_flight is not None
@@ -83,6 +84,7 @@ class World:
                 Sender(self, answer),
                 in_flight=in_flight,
                 own_limits=own_limits,
+                keeps_together=lambda: keeps_together,
                 watch=self.waits.append,
                 clock=lambda: self.now_s,
                 sleep=self.sleep,
