@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from shutil import get_terminal_size
 from threading import Lock
 from typing import Any
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.front_end import Bundle, Output, Screen
-from svc_notebook.display.terminal_width import padded, width
+from svc_notebook.display.terminal_width import fitted, padded, width
 from svc_notebook.service.catalogue import Limit
 
 from .scheduler import ModelQueue
@@ -23,6 +24,10 @@ GAP_S = 0.25  # shortest time between two drawings
 BACKGROUND_GAP_S = 0.5  # the same for a run in the background
 SHOWN_WAIT_S = 1.5  # shorter waits are not shown: they are usual between two requests
 _FORMAT = "{desc} |{bar}| {unit}"  # not tqdm's postfix, which begins with a comma
+_FORMAT_WITHOUT_BAR = "{desc} {unit}"  # a shorter bar says nothing
+_LEAST_CELLS = 8  # least width of a bar in a terminal
+_AROUND_BAR = width(_FORMAT.format(desc="", bar="", unit=""))
+_BETWEEN = " · "
 _LEAST_BAR = "10em"  # least width of a bar in a notebook
 _MARGINS = "4px"  # left and right of a widget
 _ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:.2em .6em"
@@ -32,7 +37,11 @@ _LETTER = 0.9  # mean width of a letter, in widths of a digit (the CSS unit `ch`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProgress:
-    """The progress of one model, with a note at the end of its line."""
+    """The progress of one model, with a note at the end of its line.
+
+    The parts of the note are separated by middle dots. A narrow terminal shows the
+    first ones.
+    """
 
     name: str
     n_done: int
@@ -67,6 +76,8 @@ class Bars:
         self._lock = Lock()  # a run draws on its thread, and `start` on the user's
         self._bars: dict[str, Any] = {}
         self._columns = (0, 0)  # widths of the longest texts before and after a bar
+        self._n_terminal = 0  # columns of the terminal, as far as they are used
+        self._has_bar = True  # in a terminal
 
     def show(self, models: Sequence[ModelProgress], *, is_last: bool = False) -> None:
         """Draw all bars, at most a few times a second, and always at the end."""
@@ -82,6 +93,13 @@ class Bars:
         self._is_over = is_last
         try:
             self._columns = self._widest(models)
+            self._n_terminal = get_terminal_size().columns - 1  # some break a full line
+            # bars that were left out stay away, so that lines do not move
+            self._has_bar &= all(
+                width(to_terminal(model.note).split(_BETWEEN)[0])
+                <= self._room(has_bar=True)
+                for model in models
+            )
             for at, progress in enumerate(models):
                 self._draw(progress, at)
             if is_last:
@@ -117,8 +135,18 @@ class Bars:
                 text.layout.min_width = _least_width(columns)
             _draw_wrapping(bar, bar.refresh)
         else:
-            bar.desc, bar.unit = map(padded, (bar.desc, bar.unit), self._columns)
+            bar.ncols = self._n_terminal
+            bar.bar_format = _FORMAT if self._has_bar else _FORMAT_WITHOUT_BAR
+            before, after = self._columns
+            room = self._room(has_bar=self._has_bar)
+            bar.desc = padded(bar.desc, before)
+            bar.unit = padded(_first_parts(bar.unit, room), min(after, room))
             bar.refresh()
+
+    def _room(self, *, has_bar: bool) -> int:
+        """Return how many columns of a terminal's line are left for a note."""
+        taken = _AROUND_BAR + _LEAST_CELLS if has_bar else 1
+        return self._n_terminal - self._columns[0] - taken
 
     def _widest(self, models: Sequence[ModelProgress]) -> tuple[int, int]:
         """Return the width of the texts before and after the bars, in columns.
@@ -162,6 +190,18 @@ class Bars:
             bundle = bar.container._repr_mimebundle_() | plain
             Output().publish(bundle, bar.container.model_id)
         return bar
+
+
+def _first_parts(note: str, n_columns: int) -> str:
+    """Return the first parts of a note that fit into a line."""
+    first, *others = note.split(_BETWEEN)
+    shown = fitted(first, n_columns)
+    for part in others:
+        longer = f"{shown}{_BETWEEN}{part}"
+        if width(longer) > n_columns:
+            break
+        shown = longer
+    return shown
 
 
 def _least_width(columns: int) -> str:
@@ -249,25 +289,34 @@ def _note(
 ) -> str:
     # the counts are about the requests that are sent now, the scores about all replies
     now = " now" if queue.n_before else ""
-    parts = [f"{queue.n_before:,} done before"] if queue.n_before else []
-    parts += [f"{queue.n_failed:,} failed{now}"] if queue.n_failed else []
-    parts += [*replies.problems, f"{queue.n_tokens:,} tokens{now}", *replies.scores]
+    counts = [f"{queue.n_failed:,} failed{now}"] if queue.n_failed else []
+    counts += replies.problems
+    others = [f"{queue.n_tokens:,} tokens{now}", *replies.scores]
     if met_limit := queue.limiter and queue.limiter.met_limit:
-        parts.append(f"limit found: {_limit_in_words(met_limit)}")
+        others.append(f"limit found: {_limit_in_words(met_limit)}")
+    others += [f"{queue.n_before:,} done before"] if queue.n_before else []
+    first: list[str] = []
+    ends: list[str] = []
     if queue.given_up:
-        parts.append(f"stopped: {type(queue.given_up).__name__}")
-    elif queue.n_ok + queue.n_failed == queue.n_trials:
-        return " · ".join(parts)
-    elif state:
-        parts.append(state)
-    else:
-        due = queue.waits_for
-        if due.wait_s > SHOWN_WAIT_S:
-            parts.append(f"waits {due.wait_s:.0f} s: {due.reason}")
-        if (left_s := queue.ends_after_s(now_s)) is not None:
-            ends_at = now_at + timedelta(seconds=left_s)
-            parts.append(f"ends about {ends_at:%H:%M:%S}")
-    return " · ".join(parts)
+        first = [f"stopped: {type(queue.given_up).__name__}"]
+    elif queue.n_ok + queue.n_failed < queue.n_trials:
+        first = [state] if state else _wait_in_words(queue, now_at)
+        if not state and (left_s := queue.ends_after_s(now_s)) is not None:
+            ends = [f"ends about {now_at + timedelta(seconds=left_s):%H:%M:%S}"]
+    return _BETWEEN.join([*first, *counts, *ends, *others])
+
+
+def _wait_in_words(queue: ModelQueue, now_at: datetime) -> list[str]:
+    """Return what a model waits for; nothing if the wait is short."""
+    if queue.behind is not None:
+        return [f"waits for {queue.behind}"]
+    due = queue.waits_for
+    if due.wait_s <= SHOWN_WAIT_S:
+        return []
+    # the line begins with the name of the model
+    reason = due.reason.removesuffix(f" of {queue.model}")
+    reason = reason.removeprefix(f"{queue.model} ")
+    return [f"waits until {now_at + timedelta(seconds=due.wait_s):%H:%M:%S}: {reason}"]
 
 
 def _limit_in_words(limit: Limit) -> str:

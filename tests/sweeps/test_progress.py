@@ -199,7 +199,7 @@ def test_a_line_has_the_scores_so_far() -> None:
     )
 
     right = f"right 83 % of 6 by {SMALL}"
-    assert part.note == f"1 answer not read · 0 tokens · {right} · paused"
+    assert part.note == f"paused · 1 answer not read · 0 tokens · {right}"
     assert part.is_bad
 
 
@@ -209,7 +209,7 @@ def test_a_line_says_what_was_done_before() -> None:
     [part] = progress_of([ModelQueue(SMALL, pending)], now_s=0.0, now_at=NOON)
 
     assert part.count == f"{SMALL} 1,014/1,040"
-    assert part.note.startswith("1,014 done before · 0 tokens now")
+    assert part.note == "0 tokens now · 1,014 done before"
 
 
 def _note(queue: ModelQueue, *, now_s: float = 0.0, state: str = "") -> str:
@@ -252,15 +252,41 @@ def test_says_tokens_failures_and_the_computed_end() -> None:
     [part] = progress_of([_queue(101, outcomes)], now_s=0.0, now_at=NOON)
 
     assert (part.n_done, part.n_total, part.is_bad) == (2, 101, True)
-    assert part.note == "1 failed · 1,500 tokens · ends about 12:02:00"
+    assert part.note == "1 failed · ends about 12:02:00 · 1,500 tokens"
 
 
 def test_says_what_it_waits_for() -> None:
     """A wait of some length is named with its reason."""
     queue = _queue(60, [Answered()])
-    queue.waits_for = Waiting(12.0, "minute limit of m")
+    queue.waits_for = Waiting(12.0, f"per-minute limit of {queue.model}")
 
-    assert "waits 12 s: minute limit of m" in _note(queue)
+    assert _note(queue).startswith("waits until 12:00:12: per-minute limit · ")
+    queue.behind = "svc-slow"
+    assert _note(queue).startswith("waits for svc-slow · ")
+
+
+@pytest.mark.parametrize("columns", [70, 80, 92, 120])
+def test_a_narrow_line_says_first_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """The other parts are left out, and the bar is 8 wide or is left out, too."""
+    terminal = _terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    wait = "waits until 14:03:20: per-minute limit"
+    note = f"{wait} · ends about 14:05:00 · 1,060 tokens now · right 28 % of 50"
+    models = [
+        ModelProgress(name=SMALL, n_done=50, n_total=60, note=note),
+        ModelProgress(name="m", n_done=60, n_total=60, note="2 tokens"),
+    ]
+
+    Bars(Screen.TERMINAL, clock=lambda: 0.0).show(models)
+
+    line = re.split(r"[\r\n]", terminal.getvalue().rstrip("\r\n"))
+    [drawn] = [text for text in line if wait in text][-1:]
+    assert width(drawn) <= columns
+    bar = re.search(r"\|(.*?)\|", drawn)
+    assert bar is None or width(bar[1]) >= 8
+    assert (bar is None) == (columns == 70)
 
 
 def test_says_pauses_and_ends() -> None:
@@ -269,11 +295,11 @@ def test_says_pauses_and_ends() -> None:
         Failed(error=ServerFaultError("gone"), is_of_service=True)
     ] * FAILURES_IN_A_ROW
 
-    assert _note(_queue(3, []), state="paused") == "0 tokens · paused"
-    assert _note(_queue(3, []), state="stopped") == "0 tokens · stopped"
+    assert _note(_queue(3, []), state="paused") == "paused · 0 tokens"
+    assert _note(_queue(3, []), state="stopped") == "stopped · 0 tokens"
     assert _note(_queue(1, [Answered(n_tokens=7)])) == "7 tokens"
     assert _note(_queue(50, failures)) == (
-        "10 failed · 0 tokens · stopped: ServerFaultError"
+        "stopped: ServerFaultError · 10 failed · 0 tokens"
     )
 
 
