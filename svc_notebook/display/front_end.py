@@ -114,10 +114,11 @@ def is_colab() -> bool:
 
 
 def fitted_to_terminal(text: str) -> str:
-    """Break a line at blanks where a terminal ends; elsewhere it stays as it is."""
+    """Break lines at blanks where a terminal ends; elsewhere they stay as they are."""
     if not is_terminal():
         return text
-    return wrapped(text, get_terminal_size().columns)
+    n_columns = get_terminal_size().columns
+    return "\n".join(wrapped(line, n_columns) for line in text.split("\n"))
 
 
 def parent_message(shell: object) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 
 _BEHIND_DOT = re.compile("(?<= ·) ")
+_BLANK = re.compile(" (?!·)")  # a dot does not begin a line
 
 
 def width(text: str) -> int:
@@ -24,7 +25,7 @@ def wrapped(text: str, n_columns: int) -> str:
     """
     parts = _filled(_BEHIND_DOT.split(text), n_columns)
     return "\n".join(
-        line for part in parts for line in _filled(part.split(" "), n_columns)
+        line for part in parts for line in _filled(_BLANK.split(part), n_columns)
     )
 
 

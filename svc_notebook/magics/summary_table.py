@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.display.html_styles import message_html, quiet_html
 
 _LEFT = ' style="text-align:left"'  # notebook hosts align cells to the right
@@ -32,8 +33,9 @@ class Listing(pd.DataFrame):
             for row in table
             if table[1:]
         )
-        shown = (sentence, "\n".join(lines), note)
-        return to_terminal("\n\n".join(filter(None, shown)))
+        above, below = map(fitted_to_terminal, map(to_terminal, (sentence, note)))
+        shown = (above, to_terminal("\n".join(lines)), below)
+        return "\n\n".join(filter(None, shown))
 
     def _repr_html_(self) -> str:
         sentence, note, table = self.summary

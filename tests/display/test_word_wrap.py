@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.display.front_end import Output
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
-from svc_notebook.display.terminal_width import width
+from svc_notebook.display.terminal_width import width, wrapped
 
 N_COLUMNS = 20
 
@@ -91,3 +91,23 @@ def test_no_letter_is_lost(pieces: list[str]) -> None:
     rows = shown(*pieces)
 
     assert "".join("".join(rows).split()) == "".join("".join(pieces).split())
+
+
+@given(
+    st.lists(
+        st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=6),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(4, 40),
+)
+def test_no_line_begins_with_a_dot(parts: list[list[str]], n_columns: int) -> None:
+    """The dot between two parts is at the end of a line, behind a word."""
+    line = " · ".join(map(" ".join, parts))
+
+    lines = wrapped(line, n_columns).split("\n")
+
+    assert " ".join(lines) == line
+    assert not any(row.startswith("·") for row in lines)
+    for row in lines:
+        assert width(row) <= n_columns or " " not in row.removesuffix(" ·")

@@ -419,3 +419,23 @@ def test_where_nobody_can_type(problem: type[Exception]) -> None:
     assert "%svc login" not in str(caught.value)
     assert caught.value.__context__ is None
     assert VALUE not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cell", ["%svc usage emulated", "%%svc --dry-run\n" + "some words " * 20]
+)
+def test_a_terminal_breaks_no_word(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, cell: str
+) -> None:
+    """What is wider than a terminal is broken at blanks."""
+    shell.run("%%svc\nSay hello.")
+    shown = shell.run(cell).value
+    wide = repr(shown)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "70")
+
+    narrow = repr(shown)
+
+    assert max(map(len, wide.split("\n"))) > 70
+    assert max(map(len, narrow.split("\n"))) <= 70
+    assert narrow.split() == wide.split()
