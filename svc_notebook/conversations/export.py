@@ -74,6 +74,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     picked_choice: int | None = None
     footer: str = ""
     settings: str = ""
+    system: str | None = None
     charge: Charge = NO_CHARGE
     first_text_s: float | None = None
     marks: tuple[str, ...] = ()

@@ -6,10 +6,12 @@ version. After any change, the `messages` of a turn can be sent.
 
 import heapq
 import logging
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from threading import RLock
 from typing import NamedTuple
 from uuid import uuid4
@@ -19,9 +21,13 @@ from svc_notebook.display.tool_runs import Step
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import NO_CHARGE, Attached, Charge
 from svc_notebook.ledger.exchange_rows import Comparison
+from svc_notebook.service.params import shorten
 from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import PromptItem, split_items
+
+_SYSTEM_CHARS = 30  # of a system message, below a reply
+_CHARS_BEFORE = 12  # before the part that is its own, if others begin like it
 
 
 def fingerprint(messages: Iterable[Message]) -> bytes:
@@ -52,6 +58,7 @@ class Version:
     limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
     settings: str = ""  # the parameters that its request set, such as "top_p 0.9"
+    system: str | None = None  # the system message that was sent; None: not known
     charge: Charge = NO_CHARGE  # of all its rounds and parts
     first_text_s: float | None = None  # seconds until its first text
     marks: tuple[str, ...] = ()  # warnings about the reply, such as "cut"
@@ -187,9 +194,42 @@ class Turn:
         """The footer without the model; with settings, if those of versions differ."""
         version = self.version
         _, _, footer = version.footer.partition(" · ")
-        if len({other.settings for other in self.versions}) == 1 or not footer:
-            return footer
-        return f"{footer} · {version.settings or 'default settings'}"
+        if not footer:
+            return ""
+        parts = [footer]
+        if len({other.settings for other in self.versions}) > 1:
+            parts.append(version.settings or "default parameters")
+        if self.differing_system is not None:
+            parts.append(self._system_words(self.differing_system))
+        return " · ".join(parts)
+
+    @property
+    def differing_system(self) -> str | None:
+        """The chosen version's system message; None if all have the same."""
+        is_same = len({version.system for version in self.versions}) == 1
+        return None if is_same else self.version.system
+
+    def _system_words(self, system: str) -> str:
+        """Return the first words of a system message, or those that are its own."""
+        text, *others = (
+            " ".join((one or "").split())
+            for one in (system, *(version.system for version in self.versions))
+        )
+        if not text:
+            return "no system prompt"
+        alike = [
+            other
+            for other in {*others} - {text}
+            if shorten(other, _SYSTEM_CHARS) == shorten(text, _SYSTEM_CHARS)
+        ]
+        start = max((_first_difference(text, other) for other in alike), default=0)
+        start = max(0, start - _CHARS_BEFORE)
+        if start:
+            start = text.find(" ", start, start + _CHARS_BEFORE) + 1 or start
+        while unicodedata.category(text[start]) == "Mn":  # a mark belongs to a letter
+            start -= 1
+        words = shorten(text[start:], _SYSTEM_CHARS)
+        return f"system prompt “{'...' * bool(start)}{words}”"
 
     @property
     def marks(self) -> list[str]:
@@ -455,6 +495,12 @@ def _is_shown(turn: Turn) -> bool:
 
 def _first_id(turn: Turn) -> str:
     return min(version.exchange_id for version in turn.versions)  # ids sort by time
+
+
+def _first_difference(text: str, other: str) -> int:
+    """Return the index of the first character that two texts do not share."""
+    pairs = enumerate(zip_longest(text, other))
+    return next((at for at, (one, two) in pairs if one != two), len(text))
 
 
 def new_series() -> str:

@@ -1,6 +1,6 @@
 """A conversation as a static transcript, in HTML and as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from svc_notebook.display.escape import to_terminal, to_text
@@ -81,7 +81,23 @@ def to_entries(history: History) -> list[MessageEntry]:
     system = history.system
     front = [MessageEntry(heading="system", text=system)] if system else []
     turns = enumerate(history.turns, start=1)
-    return [*front, *(entry for n, turn in turns for entry in _turn_entries(n, turn))]
+    return [*front, *_entries_of(history, turns)]
+
+
+def system_notes(history: History) -> dict[str, str]:
+    """Return notes on system messages other than the history's, by turn_id."""
+    notes, first = dict[str, str](), dict[str, int]()
+    for number, turn in enumerate(history.turns, start=1):
+        system = turn.version.system
+        if system is None or system == (history.system or ""):
+            continue
+        words = f"system prompt: {system}" if system else "no system prompt"
+        if system in first:
+            words = f"system prompt: as in turn {first[system]}"
+        elif system:
+            first[system] = number
+        notes[turn.turn_id] = words
+    return notes
 
 
 def to_transcript(
@@ -92,12 +108,23 @@ def to_transcript(
         shown = replace(history, turns=history.turns[:stop])
         return transcript(history.name, to_entries(shown))
     turns = enumerate(history.turns[start:stop], start=start + 1)
-    entries = [entry for n, turn in turns for entry in _turn_entries(n, turn)]
+    entries = [*_entries_of(history, turns)]
     return transcript(f"{history.name}, from turn {start + 1}", entries)
 
 
-def _turn_entries(number: int, turn: Turn) -> tuple[MessageEntry, ...]:
+def _entries_of(
+    history: History, turns: Iterable[tuple[int, Turn]]
+) -> Iterator[MessageEntry]:
+    """Return the entries of some turns, given with their numbers."""
+    notes = system_notes(history)
+    for number, turn in turns:
+        yield from _turn_entries(number, turn, notes.get(turn.turn_id, ""))
+
+
+def _turn_entries(number: int, turn: Turn, note: str) -> tuple[MessageEntry, ...]:
     prompt = _prompt_entry(number, turn.version)
+    if note:
+        prompt = replace(prompt, notes=(note,))
     return (
         prompt,
         *(_compared_entries(turn) if turn.comparison else (_answer_entry(turn),)),

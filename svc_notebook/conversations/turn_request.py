@@ -386,6 +386,7 @@ def _to_version(
         charge=charge or Charge.of(exchange),
         first_text_s=exchange.first_text_s,
         settings=_settings_text(exchange.request),
+        system=exchange.request.system or "",
         marks=marks(exchange),
         context=fingerprint(sent[:index]),
     )
@@ -430,7 +431,8 @@ def _add_continuation(
         attached=old.attached,
         reasonings=old.reasonings,
         session_id=old.session_id,
-        context=old.context,  # the first part was built on it
+        system=old.system,  # the first part was built on it
+        context=old.context,
     )
     return history.with_version(turn_id, at, version)
 

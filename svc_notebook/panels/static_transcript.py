@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from svc_notebook.conversations.history import History, Turn
-from svc_notebook.conversations.transcript import to_transcript
+from svc_notebook.conversations.transcript import system_notes, to_transcript
 from svc_notebook.display.front_end import Output, fitted_to_terminal, is_colab
 from svc_notebook.display.html_styles import quiet_html
 
@@ -56,6 +56,7 @@ class _Part(NamedTuple):
     turns: tuple[Turn, ...]
     front: str | None  # the system message, in the first part
     name: str  # of the conversation
+    notes: tuple[str, ...]  # on system messages of its turns
 
 
 def _without_marks(history: History) -> History:
@@ -90,8 +91,9 @@ class _OutputPlaces:
         self._move_up()
         while len(self._outputs) < n_parts:
             self._outputs.append(self._outputs[-1] + 1 if self._outputs else 0)
+        notes = system_notes(history)
         return {
-            output: self._part(history, self._first + at * PART_TURNS)
+            output: self._part(history, self._first + at * PART_TURNS, notes)
             for at, output in enumerate(self._outputs)
         }
 
@@ -108,10 +110,11 @@ class _OutputPlaces:
                 self._outputs[at] = free
                 return
 
-    def _part(self, history: History, start: int) -> _Part:
+    def _part(self, history: History, start: int, notes: dict[str, str]) -> _Part:
         front = history.system if start == self._first else None
         turns = history.turns[start : start + PART_TURNS]
-        return _Part(start, turns, front, history.name)
+        of_turns = tuple(notes.get(turn.turn_id, "") for turn in turns)
+        return _Part(start, turns, front, history.name, of_turns)
 
 
 class StaticTranscript:

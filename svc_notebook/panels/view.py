@@ -186,6 +186,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "picked": version.picked,
         "ended": _end_label(version),
         "footer": turn.footer,
+        "system": turn.differing_system or "",
         "badges": [*version.marks],
         "tool_runs": [*_draw_calls(version), *_draw_reasonings(turn)],
         "columns": [],

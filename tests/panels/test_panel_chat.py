@@ -1,5 +1,6 @@
 """The panel against the emulator, spoken to through its comm."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from IPython.utils.capture import capture_output
 
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
+from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.emulator.emulator import Emulator
 from tests.panels.conftest import OpenPage, Page
 
@@ -514,7 +516,69 @@ def test_versions_say_which_settings_made_them(open_page: OpenPage) -> None:
     assert "settings" not in same["footer"]
     assert warm["footer"].endswith(" · temperature 1.5")
     assert " · temperature 1.5" in text
-    assert first["footer"].endswith(" · default settings")
+    assert first["footer"].endswith(" · default parameters")
+
+
+def test_versions_say_which_system_prompt_made_them(open_page: OpenPage) -> None:
+    """With its first words, or those that differ, and all of it to point at."""
+    page = open_page()
+    page.say("set", name="system", value="ตอบสุภาพ")
+    again = {"turn": page.ask("Name a tea")["id"]}
+    alone = page.view["turns"][0]
+    page.say("set", name="temperature", value="0.8")
+    page.say(
+        "set", name="system", value="Answer in a very short and polite sentence. A"
+    )
+    page.do("regenerate", **again)
+    page.say(
+        "set", name="system", value="Answer in a very short and polite sentence. B"
+    )
+    page.do("regenerate", **again)
+    page.say("set", name="system", value="")
+    shown = [page.do("regenerate", **again)["turns"][0]]
+    for number in (3, 2, 1):
+        page.say("choose", **again, version=number)
+        shown.append(page.view["turns"][0])
+    ends = [turn["footer"].split(" · ")[2:] for turn in shown]
+
+    assert "system" not in alone["footer"]
+    assert alone["system"] == ""
+    assert ends == [
+        ["temperature 0.8", "no system prompt"],
+        ["temperature 0.8", "system prompt “...sentence. B”"],
+        ["temperature 0.8", "system prompt “...sentence. A”"],
+        ["default parameters", "system prompt “ตอบสุภาพ”"],
+    ]
+    assert [turn["system"][-2:] for turn in shown] == ["", " B", " A", "าพ"]
+    assert not any(turn["is_stale"] for turn in shown)
+
+
+def test_exports_say_which_system_prompt_an_answer_had(open_page: OpenPage) -> None:
+    """Where it is not that of the conversation; the transcripts say the same."""
+    page = open_page()
+    page.say("set", name="system", value="Be kind")
+    page.ask("Name a tea")
+    turn = page.ask("And a cup")
+    page.say("set", name="system", value="Second")
+    page.do("regenerate", turn=turn["id"])
+    page.ask("And a pot")
+    page.say("choose", turn=turn["id"], version=1)
+    page.say("set", name="system", value="Third")
+    plan = page.panel.conversation
+    text = plan.to_markdown()
+    versions = [
+        [version["system"] for version in turn["versions"]]
+        for turn in json.loads(plan.to_json())["turns"]
+    ]
+    copy = svc.conversation("copy").from_json(plan.to_json())
+
+    assert text.count("system prompt: Be kind") == 1
+    assert "## system\n\nThird\n\n## 1 · You\n\n    system prompt: Be kind\n\n" in text
+    assert "## 2 · You\n\n    system prompt: as in turn 1\n\n" in text
+    assert "## 3 · You\n\n    system prompt: Second\n\n" in text
+    assert versions == [["Be kind"], ["Be kind", "Second"], ["Second"]]
+    assert copy.to_markdown().count("system prompt: ") == 3
+    assert "system prompt: as in turn 1" in to_transcript(plan.history)["text/plain"]
 
 
 def steep(minutes: int) -> str:

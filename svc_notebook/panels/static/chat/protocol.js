@@ -84,7 +84,7 @@
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,
  *   choices: Choice[],
- *   picked: number, ended: string, footer: string, badges: string[], tool_runs: ToolRun[],
+ *   picked: number, ended: string, footer: string, system: string, badges: string[], tool_runs: ToolRun[],
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, columns: Column[], can: string[]}} Turn
  * @typedef {{html: string, text: string}} Choice

@@ -189,6 +189,7 @@ class Turn {
       this.badges.replaceChildren(...drawn);
     }
     setText(this.words, turn.footer ?? "");
+    this.words.title = turn.system ?? "";
     this.copy.hidden = turn.choices?.length !== 1 || !turn.choices[0].text;
     for (const name of TURN_BUTTONS) {
       const button = this.buttons[name];
