@@ -17,16 +17,18 @@ from svc_notebook.conversations.restore import (
 )
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import LedgerError, SvcError
-from svc_notebook.service.params import must_be
+from svc_notebook.service.catalogue import UNKNOWN
+from svc_notebook.service.params import must_be, shorten
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
-from .settings_form import PanelSettings, restored_settings
+from .settings_form import PanelSettings, label_of, restored_settings
 from .view import PanelContext
 
 LIST_WAIT_S = 1.0  # for the server's list, to know whether the last model is in it
 NEW_NAME = "chat"  # until the first message gives a conversation its name
 MAX_LISTED = 50  # conversations; a search finds the others
+_VALUE_CHARS = 40  # of a text that the cell sets, in a notice
 _EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
     "md": (Conversation.to_markdown, "text/markdown"),
     "json": (Conversation.to_json, "application/json"),
@@ -67,26 +69,28 @@ def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
     return conversation, _unrestored_note(conversation)
 
 
-def restore_turns(context: PanelContext) -> None:
-    """Restore turns and settings from the ledger, unless it has had turns here."""
+def restore_turns(context: PanelContext) -> bool:
+    """Restore turns from the ledger, unless there have been turns here.
+
+    Returns:
+        Whether turns were restored.
+    """
     conversation = context.conversation
     if conversation.turns or conversation.can_undo:
-        return
+        return False
     name = conversation.name
     try:
         if not (saved := conversation.saved()):
-            return
-        newest = conversation.newest_of(saved)
-        conversation.add(newest)
+            return False
+        conversation.add(conversation.newest_of(saved))
     except SvcError as problem:  # the panel works without them
         context.change(notice=str(problem), is_problem=True)
-        return
+        return False
     n = len(conversation.turns)
     notes = [f"{n_turns(n)} of {name} restored from the ledger."]
-    if newest.panel_request:
-        notes.append(_restore_settings(context, newest.panel_request))
     notes.append(_unrestored_note(conversation))
     context.change(notice=" ".join(filter(None, notes)), is_restored=True)
+    return True
 
 
 def find_newer(context: PanelContext) -> bool:
@@ -111,30 +115,60 @@ def take_newer(context: PanelContext, *, is_wanted: bool) -> None:
 
 
 def restore_settings(context: PanelContext) -> None:
-    """Use the settings of the last turn that a panel asked, where code has set none."""
-    conversation, before = context.conversation, context.state.settings
+    """Use the settings of the last turn that a panel asked."""
+    before = context.state.settings
+    if request := _last_panel_request(context.conversation):
+        problems = _restore_settings(context, request)
+        is_changed = context.state.settings != before
+        context.add_notice("The settings are those of its last turn." * is_changed)
+        context.add_notice(problems)
+
+
+def keep_settings(context: PanelContext, cells_system: str | None) -> bool:
+    """Use the settings of the last turn that a panel asked; offer those of the cell.
+
+    Returns:
+        Whether a panel has asked a turn, so that its system message stays, too.
+    """
+    turns = context.conversation.turns
+    request = _last_panel_request(context.conversation)
+    if request is None and not any(turn.comparisons for turn in turns):
+        return False
+    problems = _restore_settings(context, request) if request else ""
+    cells = context.cells_settings(cells_system)
+    if cells:
+        names = ", ".join(map(label_of, cells))
+        values = ", ".join(_words(name, value) for name, value in cells.items())
+        kept = f"Kept from the last turn: {names}. The cell sets {values}."
+        context.add_notice(kept)
+    context.add_notice(problems)
+    context.change(cells=cells)
+    return True
+
+
+def _words(name: str, value: object) -> str:
+    words = shorten(" ".join(f"{value}".split()), _VALUE_CHARS)
+    is_text = isinstance(value, str) and name not in {"model", "max_tokens"}
+    return f"{label_of(name)} {f'“{words}”' if is_text else words}"
+
+
+def _last_panel_request(conversation: Conversation) -> CompletionRequest | None:
     with suppress(LedgerError):
-        saved = conversation.saved()
-        newest = pick_saved(saved, conversation.name, None) if saved else None
-        if newest and newest.panel_request:
-            notes = [context.state.notice]
-            problems = _restore_settings(context, newest.panel_request)
-            if context.state.settings != before:
-                notes.append("The settings are those of its last turn.")
-            notes.append(problems)
-            context.change(notice=" ".join(filter(None, notes)))
+        if saved := conversation.saved():
+            return pick_saved(saved, conversation.name, None).panel_request
+    return None
 
 
 def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
-    """Use the settings of the last turn where code has set nothing else.
+    """Use the settings of a request; where one cannot be used now, that of the cell.
 
     Returns:
-        A note on those that cannot be used now.
+        A note on those that cannot be used now and that the cell does not set.
     """
     session, code_settings = context.session, context.opened_with
     is_listed = session.settings.endpoint.lists_models
     models = session.models(wait_s=LIST_WAIT_S) if is_listed else ()
-    restored, unusable = restored_settings(
+    settings, unusable = restored_settings(
         request,
         model=session.settings.model,
         models=[model.id for model in models],
@@ -142,11 +176,11 @@ def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
         has_tools=bool(context.tool_definitions),
     )
     for name in [*unusable]:
-        if code_settings.value(name) != PanelSettings().value(name):
+        if (value := code_settings.value(name)) != PanelSettings().value(name):
+            settings = settings.setting(name, value, UNKNOWN)
             del unusable[name]
-    settings = restored.reopened(PanelSettings(), code_settings)
     context.change(settings=settings, unusable=unusable)
-    names = ", ".join(name.replace("_", " ") for name in unusable)
+    names = ", ".join(map(label_of, unusable))
     return f"Not as in its last turn: {names}; the field says why." if names else ""
 
 
@@ -164,11 +198,15 @@ def _unrestored_note(conversation: Conversation) -> str:
 
 
 def begin(context: PanelContext) -> Conversation:
-    """Return a new conversation; in an empty panel, its own."""
+    """Return a new conversation, with the system message of this one.
+
+    In an empty panel it is its own.
+    """
     conversation, all_of_session = context.conversation, context.session.conversations
     if conversation.turns or conversation.can_undo:
         conversation = all_of_session.named(all_of_session.free_name(NEW_NAME))
         conversation.is_untitled = True
+        conversation.system = context.conversation.system
     return conversation
 
 

@@ -42,16 +42,16 @@ def panel(
     """Open a chat panel on a conversation, which `%%svc -c NAME` can continue.
 
     A conversation with a name continues where it ended, even in an earlier kernel: the
-    ledger has its turns, which are sent again, and the settings of the last one.
+    ledger has its turns, which are sent again, and the settings of the last one. These
+    stay: others in its cell are offered, and used once you change them there.
 
-    Make it the last line of a cell, or put it into other ipywidgets. What you set in
-    it stays for a new run, and for other panels on it, unless a cell sets something.
-    Prompts and replies are saved with the notebook; keys are not.
+    Make it the last line of a cell, or put it into other ipywidgets. Prompts and
+    replies are saved with the notebook; keys are not.
 
     Args:
         name: The conversation's name, up to 100 printable characters. If None, the
             first message gives it one; `chat` finds it in this kernel.
-        system: A new system message for the conversation; None keeps the current one.
+        system: A system message for the conversation; None keeps the current one.
         model: Id of the model; the session's model if None.
         max_tokens: A number, `fit`, or `service` or None to send none.
         restore: Whether to restore the turns of `name` from the ledger.
@@ -70,7 +70,11 @@ def panel(
         >>> panel = svc.panel("plan", system="You plan trips.")
     """
     # these imports load ipywidgets
-    from .conversations_dialog import NEW_NAME, restore_turns  # noqa: PLC0415
+    from .conversations_dialog import (  # noqa: PLC0415
+        NEW_NAME,
+        keep_settings,
+        restore_turns,
+    )
     from .view import PanelContext  # noqa: PLC0415
     from .widget import Panel  # noqa: PLC0415
 
@@ -97,11 +101,16 @@ def panel(
     if opened is None and newest:
         context.take_settings(newest.context.state.settings)
     conversation.is_kept_empty = not restore
-    if restore and name is not None:
-        restore_turns(context)
-    elif not restore and opened and opened.is_restoring:
+    before = (opened.opened_with, context.opened_with) if opened else (None, None)
+    if context.state.cells and before != (system, settings):
+        context.change(notice="")  # it offers what the cell has set before
+    is_restored = restore and name is not None and restore_turns(context)
+    if not restore and opened and opened.is_restoring:
         conversation.reset()
-    if system is not None and not (opened and opened.opened_with == system):
+    is_alone = opened is None and newest is None
+    is_continued = restore and is_alone and bool(conversation.turns)
+    is_kept = (is_restored or is_continued) and keep_settings(context, system)
+    if not is_kept and system is not None and before[0] != system:
         conversation.system = system
     if opened is None:
         opened = Panel(context)

@@ -34,6 +34,8 @@ _MODEL_CHARS = 80  # of a model's id in a message
 
 _LAST = ("stop", "n")
 
+_LABELS = {"system": "system prompt", "extra": "extra fields (JSON)"}
+
 OFFERED = (
     *(param.name for param in PARAMS if param.is_offered and param.name not in _LAST),
     *_LAST,
@@ -112,6 +114,15 @@ class PanelSettings:
             return getattr(self, name)
         return self.params.get(name)
 
+    def differing(self, other: "PanelSettings") -> tuple[str, ...]:
+        """Return the names of what these settings set, and others set otherwise."""
+        usual = PanelSettings()
+        return tuple(
+            name
+            for name in ("model", "max_tokens", *OFFERED, EXTRA)
+            if self.value(name) not in (usual.value(name), other.value(name))
+        )
+
     def values(self, *, model: str, system: str | None) -> dict[str, Any]:
         """Return all settings for the browser; those that are not sent are None."""
         values = {name: self.params.get(name) for name in OFFERED}
@@ -124,6 +135,11 @@ class PanelSettings:
             **values,
             "max_tokens": self.max_tokens,
         }
+
+
+def label_of(name: str) -> str:
+    """Return the name of a setting, for people."""
+    return _LABELS.get(name, name.replace("_", " "))
 
 
 def restored_settings(
@@ -199,11 +215,9 @@ def fields(
             options=[*models],
             doc="choose a model or type an id",
         ),
-        _field("system", "longtext", default="", doc="sent first in every request")
-        | {"label": "system prompt"},
+        _field("system", "longtext", default="", doc="sent first in every request"),
         *(_param_field(_BY_NAME[name], most_tokens) for name in OFFERED),
-        _field(EXTRA, "longtext", default="", doc=_EXTRA_HELP)
-        | {"label": "extra fields (JSON)"},
+        _field(EXTRA, "longtext", default="", doc=_EXTRA_HELP),
     ]
 
 
@@ -243,7 +257,7 @@ def _field(
         "name": name,
         "kind": kind,
         "default": default,
-        "label": name.replace("_", " "),
+        "label": label_of(name),
         "help": doc,
         **dict.fromkeys(("minimum", "maximum", "step", "options")),
         **limits,

@@ -63,6 +63,8 @@ class PanelState:
     notice: str = ""  # a message to the user, such as a refusal or a failure
     is_problem: bool = False  # whether the notice is an error
     is_restored: bool = False  # whether the notice is about restored turns
+    # what the cell sets otherwise, if the notice says so; by the names of settings
+    cells: Mapping[str, Any] = field(default_factory=dict)
     newer: str = ""  # a note on turns that other kernels have asked meanwhile
     dismissed: frozenset[str] = frozenset()  # exchanges whose note was dismissed
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
@@ -99,9 +101,27 @@ class PanelContext:
         self.lock = RLock()
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
-        """Change fields of the state."""
+        """Change fields of the state; what a notice offers ends with the notice."""
+        if "notice" in changes:
+            changes = {"cells": {}, **changes}
         with self.lock:
             self.state = replace(self.state, **changes)
+
+    def add_notice(self, text: str) -> None:
+        """Add a sentence to the notice."""
+        with self.lock:
+            self.change(notice=" ".join(filter(None, [self.state.notice, text])))
+
+    def cells_settings(self, system: str | None) -> dict[str, Any]:
+        """Return what code has set otherwise than it is now, as the form has it.
+
+        `system` is the system message that code has set.
+        """
+        code = self.opened_with
+        values = code.values(model=self.session.settings.model, system=system)
+        is_other = system is not None and system != self.conversation.system
+        names = ("system",) * is_other + code.differing(self.state.settings)
+        return {name: values[name] for name in names}
 
     def take_settings(self, settings: PanelSettings) -> None:
         """Begin with another panel's settings, except where code has set its own."""
@@ -270,6 +290,7 @@ def to_view(  # noqa: PLR0913 - the parts of a view
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
         "is_restored": state.is_restored and bool(state.notice),
+        "cells": {**state.cells},
         "newer": state.newer,
         "settings": state.settings.values(model=model, system=history.system),
         "unusable": {**state.unusable},

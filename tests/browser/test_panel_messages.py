@@ -139,6 +139,19 @@ def test_restored_turns_can_be_removed(page: Page) -> None:
     assert panel.sent == [{"t": "clear"}]
 
 
+def test_what_the_cell_sets_can_be_used(page: Page) -> None:
+    """The notice that says what is used instead has the button."""
+    cells = {"system": "Be kind", "temperature": 0.9}
+    notice = "Kept from the last turn: system prompt, temperature."
+    panel = PanelPage(page, view([turn(1)], notice=notice, cells=cells))
+    panel.button("Use the cell's").click()
+
+    assert panel.sent == [
+        {"t": "set", "name": "system", "value": "Be kind"},
+        {"t": "set", "name": "temperature", "value": 0.9},
+    ]
+
+
 def test_a_view_that_was_lost_is_asked_for(page: Page) -> None:
     """A gap in their numbers, or a turn that never came, has the panel say hello."""
     panel = PanelPage(page, view([turn(1)]))

@@ -69,7 +69,7 @@ def test_settings_come_back_from_the_list(next_day: NextDay) -> None:
     page.say("open", name="plan")
 
     view = page.view
-    assert (view["settings"]["temperature"], view["settings"]["top_p"]) == (0.3, 0.9)
+    assert (view["settings"]["temperature"], view["settings"]["top_p"]) == (0.3, 0.5)
     assert view["settings"]["model"] == "svc-instruct"
     assert view["notice"] == "The settings are those of its last turn."
     assert page.views[-1]["is_whole"]
@@ -78,13 +78,72 @@ def test_settings_come_back_from_the_list(next_day: NextDay) -> None:
     assert page.view["settings"]["temperature"] == 0.4
 
 
-def test_what_code_sets_comes_before_what_comes_back(next_day: NextDay) -> None:
-    """Run again, the cell changes only what it asks for otherwise."""
-    page = next_day(model="svc-v2-8b-instruct", temperature=0.9)
+def test_what_was_used_last_stays_and_the_cells_is_offered(next_day: NextDay) -> None:
+    """A cell that runs again changes nothing silently; the page can set the cell's."""
+    page = next_day(model="svc-v2-8b-instruct", temperature=0.9, system="Be kind")
 
+    view = page.view
+    assert view["settings"]["model"] == "svc-instruct"
+    assert (view["settings"]["temperature"], view["settings"]["top_p"]) == (0.3, 0.5)
+    assert view["settings"]["system"] == "Be brief"
+    assert view["notice"] == (
+        "1 turn of plan restored from the ledger. Kept from the last turn: system "
+        "prompt, model, temperature. The cell sets system prompt “Be kind”, model "
+        "svc-v2-8b-instruct, temperature 0.9."
+    )
+    assert view["cells"] == {
+        "system": "Be kind",
+        "model": "svc-v2-8b-instruct",
+        "temperature": 0.9,
+    }
+    for name, value in view["cells"].items():
+        page.say("set", name=name, value=value)
     settings = page.view["settings"]
-    assert (settings["model"], settings["temperature"]) == ("svc-v2-8b-instruct", 0.9)
+    assert (page.view["notice"], page.view["cells"]) == ("", {})
+    assert (settings["system"], settings["temperature"]) == ("Be kind", 0.9)
     assert (settings["top_p"], settings["max_tokens"]) == (0.5, 50)
+
+
+def test_a_cell_that_sets_what_was_used_last_is_not_noted(next_day: NextDay) -> None:
+    """Nor what it leaves to the panel."""
+    page = next_day(temperature=0.3, system="Be brief")
+
+    assert page.view["notice"] == "1 turn of plan restored from the ledger."
+    assert page.view["cells"] == {}
+
+
+def test_what_is_offered_ends_with_its_notice(next_day: NextDay) -> None:
+    """So another notice has no button for it."""
+    page = next_day(temperature=0.9)
+    page.ask("And now?")
+    page.say("stop")
+
+    assert page.view["notice"] == "There is nothing to stop."
+    assert page.view["cells"] == {}
+
+
+def test_a_removed_system_prompt_stays_removed(next_day: NextDay) -> None:
+    """It is a choice as well."""
+    page = next_day(changed={}, system="Be kind")
+
+    assert page.view["settings"]["system"] == ""
+    assert page.view["cells"] == {"system": "Be kind"}
+
+
+def test_settings_come_back_after_another_conversation(open_page: OpenPage) -> None:
+    """A cell that runs again shows its conversation with what was used last."""
+    page = open_page("tea", system="Be kind", temperature=0.2)
+    page.say("set", name="temperature", value=1)
+    page.say("set", name="system", value="Be brief")
+    page.ask("Hello")
+    page.say("new")
+    new = page.view["settings"]
+    again = open_page("tea", system="Be kind", temperature=0.2).view
+
+    assert (new["system"], new["temperature"]) == ("Be brief", 1)
+    assert again["settings"]["system"] == "Be brief"
+    assert again["settings"]["temperature"] == 1
+    assert again["cells"] == {"system": "Be kind", "temperature": 0.2}
 
 
 def test_a_panel_that_begins_empty_has_its_own_settings(next_day: NextDay) -> None:

@@ -310,6 +310,9 @@ class Panel {
     if (notice && view.is_restored && this.can("clear")) {
       lines[0].lastChild.before(textButton("empty", () => this.connection.send({ t: "clear" })));
     }
+    const cells = Object.entries(view.cells ?? {});
+    const setAll = () => cells.forEach(([name, value]) => this.connection.send({ t: "set", name, value }));
+    if (notice && cells.length) lines[0].lastChild.before(textButton("cells", setAll));
     const takeNewer = (on) => this.connection.send({ t: "newer", on });
     if (view.newer) {
       const line = dismissable("svc-notice", view.newer, () => takeNewer(false));

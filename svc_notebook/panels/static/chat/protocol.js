@@ -79,7 +79,7 @@
  * and turns that have changed.
  * @typedef {{panel_id: string, sidecar_id: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
- *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, newer: string, settings: object, unusable: object, fields: Field[],
+ *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, cells: object, newer: string, settings: object, unusable: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, tools: string[], ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,
