@@ -152,6 +152,27 @@ def test_what_the_cell_sets_can_be_used(page: Page) -> None:
     ]
 
 
+def test_code_in_a_notice_looks_like_code(page: Page) -> None:
+    """Between backticks, and as text: nothing of it is markup."""
+    notice = "See `%svc restore <b>x</b>`, or ` alone."
+    panel = PanelPage(page, view([turn(1)], notice=notice))
+    shown = panel.root.locator(".svc-notice")
+
+    expect(shown.locator("code")).to_have_text("%svc restore <b>x</b>")
+    expect(shown).to_have_text("See %svc restore <b>x</b>, or ` alone.")
+
+
+def test_a_system_prompt_can_be_pointed_at(page: Page) -> None:
+    """In the header, and below a reply that another one was asked with."""
+    settings = {"model": "m", "system": "Be kind", "temperature": None}
+    asked = turn(1, system="Be brief", footer="12 tokens · system prompt “Be brief”")
+    panel = PanelPage(page, view([asked], settings=settings))
+    words = panel.turns.first.locator(".svc-foot > .svc-words")
+
+    expect(panel.root.locator(".svc-chip")).to_have_attribute("title", "Be kind")
+    expect(words).to_have_attribute("title", "Be brief")
+
+
 def test_a_view_that_was_lost_is_asked_for(page: Page) -> None:
     """A gap in their numbers, or a turn that never came, has the panel say hello."""
     panel = PanelPage(page, view([turn(1)]))

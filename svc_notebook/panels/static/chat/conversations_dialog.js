@@ -184,7 +184,7 @@ class ConversationsDialog {
   row({ name, n_turns: nTurns, models, asked_at: askedAt, prompt }) {
     const click = () => this.send("open", { name });
     const when = new Date(askedAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    const about = [when, turnsText(nTurns), ...models].join(" · ");
+    const about = [when, `${turnsText(nTurns)} in the ledger`, ...models].join(" · ");
     return make(
       "button",
       { type: "button", class: "svc-row", click },

@@ -304,7 +304,7 @@ class Panel {
     const { isMissing } = this.side;
     if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing, view.newer, this.isIdle])) return;
     const dismissable = (kind, text, act) =>
-      make("div", { class: kind }, make("span", {}, text), iconButton("close", act));
+      make("div", { class: kind }, make("span", {}, ...withCode(text)), iconButton("close", act));
     const dismiss = () => this.connection.send({ t: "dismiss" });
     const lines = [notice && dismissable(kind, notice, dismiss)];
     if (notice && view.is_restored && this.can("clear")) {
@@ -397,6 +397,11 @@ class Panel {
     this.untypeset.push(...blocks);
     if (this.log.isConnected) typeset(this.untypeset.splice(0), this.connection.model);
   }
+}
+
+/** Return the parts of a message, with code between backticks as elements. */
+function withCode(text) {
+  return text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? make("code", {}, part) : part));
 }
 
 export default () => {

@@ -74,11 +74,15 @@ class SettingsForm {
     });
     const chips = changed.map(({ name, label, kind }) => {
       const words = kind === "longtext" ? label : `${label} ${settings[name]}`;
-      return { name, words };
+      return { name, words, title: kind === "longtext" ? settings[name].slice(0, TITLE_CHARS) : "" };
     });
     this.panel.chips.hidden = !chips.length;
     if (!isNew(this.seen, "chips", chips)) return;
-    const drawn = chips.map(({ name, words }) => labelButton(words, () => this.go(name), "svc-chip"));
+    const drawn = chips.map(({ name, words, title }) => {
+      const chip = labelButton(words, () => this.go(name), "svc-chip");
+      chip.title = title;
+      return chip;
+    });
     this.panel.chips.replaceChildren(...drawn);
   }
 
@@ -200,6 +204,7 @@ class SettingsForm {
 }
 
 const COMMON = ["model", "system", "temperature", "max_tokens", "n"];
+const TITLE_CHARS = 300; // of a long text, where the mouse points at its setting
 const OTHER = "\u0000other";
 
 /** Outside of a form, Enter takes no value: leaving the field does. */
