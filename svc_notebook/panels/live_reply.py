@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Literal, Protocol
@@ -53,7 +54,9 @@ from svc_notebook.tools.toolbox import Toolbox
 from .browser_messages import BrowserMessage
 
 GAP_S = 0.05  # average time between messages, at least
-MAX_TAIL_BYTES = 448  # of the HTML that is sent again in each message
+# Of what is rendered again for each message. A paragraph that is cut is drawn with a
+# break until it ends; in Thai, a letter has three bytes.
+MAX_TAIL_BYTES = 4096
 
 MAX_BYTES_PER_S = 12_000  # a long reply need not be sent faster than it is read
 MAX_GAP_S = 1.0  # longest pause, after a message that replaces a long block
@@ -143,7 +146,7 @@ class _ChoiceRenderer:
         self.has_news |= bool(text)
 
     def take(self) -> dict[str, Any]:
-        """Return the HTML of newly finished blocks, and of the tail.
+        """Return the HTML of newly finished blocks, and the end of the tail's.
 
         The blocks replace the last `n_back` ones sent before, which are their pieces.
         """
@@ -151,6 +154,7 @@ class _ChoiceRenderer:
         n_sent = n_same = len(self._htmls)
         for block in self._blocks.take():
             html = block_html(block)
+        The tail begins with the first `n_same` characters of the one before.
             if self._pieces and not block.is_cut:
                 del self._htmls[-len(self._pieces) :]
                 html = to_html("".join((*self._pieces, block.source)))
@@ -160,9 +164,16 @@ class _ChoiceRenderer:
         tail = tail_html(self._blocks.tail)
         self.drawn = {"html": "".join(self._htmls), "tail": tail}
         html = "".join(self._htmls[n_same:])
-        return {"html": html, "tail": tail, "n_back": n_sent - n_same}
+        n_back = n_sent - n_same
+        return {"html": html, "tail": tail[n_tail:], "n_back": n_back, "n_same": n_tail}
 
 
+def _n_same_chars(before: str, after: str) -> int:
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    return sum(1 for _ in pairs)
+
+
+        n_tail = _n_same_chars(self.drawn["tail"], tail)
 class ReplyRenderer:
     """Renders the choices of a reply, and limits how much is sent per second."""
 

@@ -129,7 +129,7 @@ def test_code_in_pieces_has_no_seam(page: Page) -> None:
     page.set_viewport_size({"width": 900, "height": 800})
     panel = PanelPage(page, view([turn(1)]))
     panel.begin()
-    renderer, n_lines = ReplyRenderer(), 60
+    renderer, n_lines = ReplyRenderer(), 430
     code = "```py\n" + "x = 'a line of code'\n" * n_lines
     for at in range(0, len(code), 300):
         renderer.feed(0, code[at : at + 300])
@@ -499,3 +499,43 @@ def test_the_jump_button_covers_nothing_of_the_transcript(
     assert panel.root.evaluate(height) == full_px
     panel.button("Jump to the latest").click()
     expect(panel.button("Jump to the latest")).to_be_hidden()
+
+
+LETTER = (
+    "เรียนลูกค้าที่เคารพ เราได้ตรวจสอบแล้วว่าคำสั่งซื้อของท่านถูกส่งออกจากคลังสินค้าตั้งแต่วันจันทร์"
+    "แต่บริษัทขนส่งแจ้งว่าพัสดุตกค้างอยู่ที่ศูนย์กระจายสินค้าเพราะน้ำท่วม "
+)
+# Notes the text of the reply and its paragraphs at every change.
+WATCH = """(log) => {
+  window.looks = [];
+  const look = () => {
+    const all = [...log.querySelectorAll(".svc-answer p")];
+    window.looks.push([all.length, all.map((each) => each.textContent).join("\\n")]);
+  };
+  new MutationObserver(look).observe(log, {
+    childList: true, characterData: true, subtree: true });
+}"""
+
+
+@pytest.mark.parametrize("letter", [LETTER * 4, "It is 😀. " * 60])
+def test_a_paragraph_only_grows(page: Page, letter: str) -> None:
+    """It is one from its first letter to its end, and what is selected stays so."""
+    panel, renderer = PanelPage(page, view()), ReplyRenderer()
+    panel.begin("")
+    panel.log.evaluate(WATCH)
+    for at in range(0, len(letter), 7):
+        renderer.feed(0, letter[at : at + 7])
+        panel.tell(**renderer.take(at, is_last=True)[0])
+        if at == 7:
+            first = panel.turns.last.locator(".svc-answer p")
+            first.evaluate("(p) => getSelection().setBaseAndExtent(p, 0, p, 1)")
+    chosen = page.evaluate("() => String(getSelection())")
+    renderer.feed(0, "\n\n")
+    panel.tell(**renderer.take(0, is_last=True)[0])
+
+    looks = page.evaluate("() => looks")
+    assert len(looks) > len(letter) / 7
+    assert {n for n, _ in looks} == {1}
+    assert all(text.startswith(before) for (_, before), (_, text) in pairwise(looks))
+    assert looks[-1][1] == letter.rstrip()
+    assert chosen.startswith(letter[:14])

@@ -129,9 +129,8 @@ def test_the_sources_load_nothing_and_assign_no_html() -> None:
         "http://www.w3.org/1999/xhtml",
     }
     assert re.findall(r"url\(|@import", css) == []
-    # it is in every comm_open and in saved widget state; the last 500 are for the
-    # system prompts of versions, and for what a notice says of the cell
-    assert len(js) < 104_000
+    # It is in every comm_open and in saved widget state.
+    assert len(js) < 106_000
 
 
 def test_keys(page: Page) -> None:

@@ -54,12 +54,13 @@ class ChatConnection extends KernelConnection {
   }
 
   /** @param {DeltaMessage} message */
-  takeDelta({ choice = 0, html = "", tail = "", n_back: nBack = 0 }) {
+  takeDelta({ choice = 0, html = "", tail: end = "", n_back: nBack = 0, n_same: nSame = 0 }) {
     if (!this.live) return this.ask(true);
     const choices = this.live.choices;
     while (choices.length <= choice) choices.push({ html: "", tail: "" });
     if (nBack) choices[choice].html = withoutLast(choices[choice].html, nBack);
     choices[choice].html += html;
+    const tail = [...choices[choice].tail].slice(0, nSame).join("") + end;
     choices[choice].tail = tail;
     this.live.status = "";
     this.status = null;

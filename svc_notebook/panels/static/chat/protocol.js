@@ -55,7 +55,8 @@
  * @typedef {{t: "ack", subshell: boolean}} AckMessage answers hello
  * @typedef {{t: "live", live: Live}} LiveMessage a reply begins, or its next round
  * @typedef {{t: "delta", choice: number, html: string, tail: string,
- *   n_back: number}} DeltaMessage the blocks replace the last `n_back`, pieces of them
+ *   n_back: number, n_same: number}} DeltaMessage the blocks replace the last `n_back`, pieces
+ *   of them; before `tail` stay `n_same` characters (not UTF-16 units) of the tail so far
  * @typedef {{t: "column", choice: number, column: Column}} ColumnMessage
  * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
  * @typedef {{t: "ended", text: string}} EndedMessage

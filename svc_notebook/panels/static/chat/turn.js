@@ -265,7 +265,23 @@ class Turn {
 }
 
 function setTail(tail, html) {
-  tail.replaceChildren(...(html ? blocksOf(html).map((block) => built(block, true)) : []));
+  const next = make("div");
+  next.append(...blocksOf(html).map((block) => built(block, true)));
+  become(tail, next);
+}
+
+/** Give an element the content of another one; what is the same stays, and stays selected. */
+function become(element, next) {
+  const old = [...element.childNodes];
+  [...next.childNodes].forEach((node, at) => {
+    const same = old[at];
+    const isSame = same?.cloneNode().isEqualNode(node.cloneNode());
+    if (isSame && node.nodeType === 1) become(same, node);
+    else if (same?.nodeType === 3 && node.data?.startsWith(same.data)) same.appendData(node.data.slice(same.length));
+    else if (same) same.replaceWith(node);
+    else element.append(node);
+  });
+  for (const node of old.slice(next.childNodes.length)) node.remove();
 }
 
 /** The menu of a turn, one for all turns; it closes itself. */
