@@ -47,7 +47,12 @@ from svc_notebook.service.chunk import Delta
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
-from svc_notebook.tools.consent import Consent, ConsentDecision, Proposal
+from svc_notebook.tools.consent import (
+    Consent,
+    ConsentDecision,
+    Proposal,
+    edited_arguments,
+)
 from svc_notebook.tools.rounds import RoundLimits, run_rounds
 from svc_notebook.tools.toolbox import Toolbox
 
@@ -149,12 +154,12 @@ class _ChoiceRenderer:
         """Return the HTML of newly finished blocks, and the end of the tail's.
 
         The blocks replace the last `n_back` ones sent before, which are their pieces.
+        The tail begins with the first `n_same` characters of the one before.
         """
         self.has_news = False
         n_sent = n_same = len(self._htmls)
         for block in self._blocks.take():
             html = block_html(block)
-        The tail begins with the first `n_same` characters of the one before.
             if self._pieces and not block.is_cut:
                 del self._htmls[-len(self._pieces) :]
                 html = to_html("".join((*self._pieces, block.source)))
@@ -162,6 +167,7 @@ class _ChoiceRenderer:
             self._htmls.append(html)
             self._pieces = [*self._pieces, block.source] if block.is_cut else []
         tail = tail_html(self._blocks.tail)
+        n_tail = _n_same_chars(self.drawn["tail"], tail)
         self.drawn = {"html": "".join(self._htmls), "tail": tail}
         html = "".join(self._htmls[n_same:])
         n_back = n_sent - n_same
@@ -173,7 +179,6 @@ def _n_same_chars(before: str, after: str) -> int:
     return sum(1 for _ in pairs)
 
 
-        n_tail = _n_same_chars(self.drawn["tail"], tail)
 class ReplyRenderer:
     """Renders the choices of a reply, and limits how much is sent per second."""
 
@@ -266,6 +271,7 @@ class ReplyWorker:
         self._calls: dict[str, dict[str, Any]] = {}
         self._question: dict[str, Any] | None = None
         self._decisions: SimpleQueue[ConsentDecision] = SimpleQueue()
+        self._typed = ""  # the arguments as the user changed them last
 
     def stop(self) -> None:
         """Make the reply end soon; any thread may call this."""
@@ -301,7 +307,8 @@ class ReplyWorker:
         if question is None or question["id"] != message.question_id:
             raise ParameterError(ANSWERED, param="id")
         verdict: Any = message.verdict  # one of VERDICTS
-        arguments = _edited_arguments(message.arguments, str(question["arguments"]))
+        self._typed = "" if verdict == "deny" else message.arguments or ""
+        arguments = _changed_arguments(self._typed, str(question["arguments"]))
         self._decisions.put(ConsentDecision(verdict=verdict, arguments=arguments))
 
     def ask(self, proposal: Proposal) -> ConsentDecision:
@@ -310,7 +317,9 @@ class ReplyWorker:
             "id": f"{self._n_rounds}/{proposal.call_id}",
             "name": proposal.name,
             "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
-            "about": proposal.problem or proposal.about,
+            "about": proposal.about,
+            "problem": proposal.problem,
+            "typed": self._typed if proposal.problem else "",
         }
         self._show_state(proposal, _WAITING)
         self.view.show_question(self._question)
@@ -467,14 +476,15 @@ def _why_empty(completion: Completion) -> str:
     return f" (finish reason {reason})" if reason not in {None, "stop"} else ""
 
 
-def _edited_arguments(text: str | None, proposed: str) -> dict[str, Any] | None:
+def _changed_arguments(typed: str, proposed: str) -> dict[str, Any] | None:
     """Read the arguments if the user has changed them; else None."""
-    if text is None or text == proposed:
+    if typed in ("", proposed):
         return None
-    arguments = to_arguments(text)
+    arguments = edited_arguments(to_arguments(proposed) or {}, typed)
     if arguments is not None:
         return arguments
     raise ParameterError(
-        "The arguments are not a JSON object; correct them, and decide again.",
+        "The changed arguments are neither name=value nor a JSON object. Correct them, "
+        "and decide again.",
         param="arguments",
     )

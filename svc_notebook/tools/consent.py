@@ -183,7 +183,7 @@ class AtPrompt:
         details = "\n".join(filter(None, (problem, _sent(proposal))))
         question = _EDIT
         while typed := self._ask(question, details).strip():
-            edited = _edited(proposal.arguments, typed)
+            edited = edited_arguments(proposal.arguments, typed)
             if edited is not None:
                 return edited
             question = f"{_UNREADABLE}{_EDIT}"
@@ -205,8 +205,11 @@ class AtPrompt:
             Output().update({"text/html": "", "text/plain": ""}, display_id)
 
 
-def _edited(arguments: dict[str, Any], typed: str) -> dict[str, Any] | None:
-    """Return the arguments as a user changed them; None if that cannot be read."""
+def edited_arguments(arguments: dict[str, Any], typed: str) -> dict[str, Any] | None:
+    """Return the arguments as a user changed them; None if that cannot be read.
+
+    They type what changes as `name=value`, or all arguments as JSON.
+    """
     whole = to_arguments(typed)
     if whole is not None:
         return whole

@@ -452,6 +452,32 @@ def test_consent_is_asked(page: Page) -> None:
     ]
 
 
+def test_arguments_that_do_not_fit_stay_in_their_editor(page: Page) -> None:
+    """Open, with the reason and the focus; as they are they are sent again."""
+    panel = PanelPage(page, view())
+    ask = {"id": "q1", "name": "pay", "about": "Pays.", "arguments": '{"baht": 500}'}
+    shown = {"state": "asking", "can": ["stop", "decide"]}
+    panel.show(**shown, ask={**ask, "problem": "", "typed": ""})
+    editor = panel.root.get_by_role("textbox", name="Arguments")
+    expect(editor).to_be_hidden()
+    panel.root.get_by_text("Edit the arguments").press("Enter")
+    editor.fill("baht=50 บาท")
+    panel.button("Approve").click()
+    panel.show(ask=None)
+    problem = "The changed arguments do not fit. baht: input should be an integer."
+    again = {**ask, "id": "q2", "problem": problem, "typed": "baht=50 บาท"}
+    panel.show(**shown, ask=again)
+
+    expect(editor).to_have_value("baht=50 บาท")
+    expect(editor).to_be_focused()
+    expect(editor).to_have_accessible_description(problem)
+    expect(panel.root.locator(".svc-card .svc-problem")).to_have_text(problem)
+    expect(panel.said).to_have_text(problem)
+    panel.button("Approve").click()
+    decided = {"t": "decide", "verdict": "approve", "arguments": "baht=50 บาท"}
+    assert panel.sent == [{**decided, "id": "q1"}, {**decided, "id": "q2"}]
+
+
 def test_two_views_of_one_panel_agree(page: Page) -> None:
     """Draft, transcript and live reply are the same; each view closes alone."""
     panel = PanelPage(page, view([turn(1)]))

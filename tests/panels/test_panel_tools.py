@@ -154,18 +154,46 @@ def test_what_is_denied_does_not_run(open_page: OpenPage) -> None:
     assert "pay(amount=5) → denied · " in saved
 
 
-def test_arguments_can_be_changed(open_page: OpenPage) -> None:
-    """Arguments that are not a JSON object are refused, and asked for again."""
+@pytest.mark.parametrize("typed", ['{"amount": 7}', "amount=7"])
+def test_arguments_can_be_changed(open_page: OpenPage, typed: str) -> None:
+    """As in a cell; what cannot be read is refused, and asked for again."""
     page = open_page(tools=[pay])
     question = asked(page)
 
     page.say("decide", id=question["id"], verdict="approve", arguments="{")
     notice, still = page.view["notice"], page.view["ask"]
-    got = decided(page, "approve", '{"amount": 7}')
+    got = decided(page, "approve", typed)
 
     assert "JSON" in notice
     assert still == question
     assert "paid 7" in got["turns"][0]["tool_runs"][0]["html"]
+
+
+def test_changed_arguments_that_do_not_fit_are_kept(open_page: OpenPage) -> None:
+    """The next question has them as typed, and the reason; nothing has run."""
+    page = open_page(tools=[pay])
+    first = asked(page)
+    typed = '{"amount": "50 บาท"}'
+    page.say("decide", id=first["id"], verdict="approve", arguments=typed)
+    page.wait(lambda: (page.view["ask"] or first)["problem"])
+    again = page.view["ask"]
+    decided(page, "approve", "amount=50")
+
+    assert (first["problem"], first["typed"]) == ("", "")
+    assert again["typed"] == typed
+    assert again["problem"].startswith("The changed arguments do not fit. amount:")
+    assert (again["about"], again["arguments"]) == (first["about"], first["arguments"])
+    assert svc.tool_calls_df()["result"].str.endswith("paid 50").tolist() == [True]
+
+
+def test_a_call_is_denied_whatever_was_typed(open_page: OpenPage) -> None:
+    """Arguments that cannot be read do not matter then."""
+    page = open_page(tools=[pay])
+    asked(page)
+
+    got = decided(page, "deny", "{")
+
+    assert "→ denied · " in got["turns"][0]["tool_runs"][0]["line"]
 
 
 def test_a_changed_call_shows_what_ran(open_page: OpenPage) -> None:

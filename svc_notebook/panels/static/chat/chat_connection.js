@@ -121,7 +121,7 @@ class ChatConnection extends KernelConnection {
     if (state === "idle" && isLost) this.drafts.giveBack(under.prompt, under.attached);
     super.takeChange(old);
     if (newer && newer !== old.newer) this.say(newer);
-    if (ask && ask.id !== old.ask?.id) this.say(`${ask.name} asks for your approval.`);
+    if (ask && ask.id !== old.ask?.id) this.say(ask.problem || `${ask.name} asks for your approval.`);
     if (this.drafts.pending && (state !== "idle" || turns.length > this.drafts.pending.nTurns)) {
       this.drafts.pending = null;
     }

@@ -12,26 +12,34 @@ class ConsentCard {
     if (!isNew(this.seen, "ask", ask ?? null)) return;
     if (!ask) return this.element.replaceChildren();
     const area = make("textarea", { rows: 1, spellcheck: "false", "aria-label": "Arguments" });
-    area.value = ask.arguments ?? "";
+    area.value = ask.typed || (ask.arguments ?? "");
     area.addEventListener("input", () => fit(area));
     const decide = (verdict) => {
       const edited = area.value === (ask.arguments ?? "") ? null : area.value;
       this.panel.connection.send({ t: "decide", id: ask.id, verdict, arguments: edited });
     };
-    const json = make("details", {}, make("summary", {}, "Edit the arguments"), area);
-    json.addEventListener("toggle", () => fit(area));
+    const id = `${this.panel.id}-wrong`;
+    const wrong = make("div", { id, class: "svc-problem", dir: "auto" }, ask.problem ?? "");
+    wrong.hidden = !ask.problem;
+    if (ask.problem) area.setAttribute("aria-describedby", id);
+    const open = ask.problem ? "" : null;
+    const title = "Edit the arguments: what changes as name=value, or all as JSON";
+    const edit = make("details", { open }, make("summary", {}, title), area, wrong);
+    edit.addEventListener("toggle", () => fit(area));
     const row = make("div", { class: "svc-row" });
     row.append(textButton("approve", () => decide("approve"), "svc-main"));
     row.append(textButton("always", () => decide("always")));
     row.append(textButton("deny", () => decide("deny")));
-    const title = make("strong", { id: `${this.panel.id}-ask` }, `The model wants to call ${ask.name}`);
-    this.element.setAttribute("aria-labelledby", title.id);
+    const name = make("strong", { id: `${this.panel.id}-ask` }, `The model wants to call ${ask.name}`);
+    this.element.setAttribute("aria-labelledby", name.id);
     const always =
       "Always: this function runs without a question, with any arguments, until it is " +
       `defined again or the kernel restarts; %svc tools ask ${ask.name} takes it back.`;
     const about = make("p", {}, ask.about ?? "");
-    const parts = [title, about, argumentTable(ask.arguments), json, row, make("small", {}, always)];
+    const parts = [name, about, argumentTable(ask.arguments), edit, row, make("small", {}, always)];
     this.element.replaceChildren(...parts);
+    fit(area);
+    if (ask.problem && this.panel.composer.isWaiting()) area.focus();
   }
 }
 

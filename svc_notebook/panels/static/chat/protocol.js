@@ -104,7 +104,8 @@
  * @typedef {{used_tokens: number, budget_tokens: ?number, text: string}} Meter
  * @typedef {{name: string, kind: string, default: string, label: string, help: string,
  *   minimum: ?number, maximum: ?number, step: ?number, options: ?string[]}} Field
- * @typedef {{id: string, name: string, arguments: string, about: string}} Question
+ * @typedef {{id: string, name: string, arguments: string, about: string, problem: string,
+ *   typed: string}} Question `typed` are the changed arguments that do not fit, `problem` says why
  */
 
 /** The function that handles each kind of message from the kernel. */
