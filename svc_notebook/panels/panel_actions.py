@@ -5,13 +5,20 @@ To add a button, add a row to `ACTIONS` here and a row with its label, icon and 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import Thread, get_ident
 from typing import Any
 from uuid import uuid4
 
-from svc_notebook.conversations.attachments import PromptItem, add_items, read_items
+from svc_notebook.conversations.attachments import (
+    Hide,
+    PromptItem,
+    add_items,
+    read_item,
+    read_items,
+)
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.history_changes import change_words
@@ -19,12 +26,13 @@ from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.display.front_end import Screen, find_screen
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.service.params import check_text
+from svc_notebook.template import as_variable
 from svc_notebook.tools.consent import ConsentDecision, Proposal, Remembered
 from svc_notebook.tools.rounds import Permit
 from svc_notebook.tools.toolbox import Toolbox
 
 from . import conversations_dialog
-from .attach_menu import current_shell, offers, to_size
+from .attach_menu import Shell, current_shell, offers, to_size
 from .browser_messages import BrowserMessage, Comm, read_message
 from .compared_replies import COMPARED, NO_TOOLS, SideBySide, to_group
 from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
@@ -42,6 +50,24 @@ _CLEARED = (
     "The conversation was cleared meanwhile, or a clearing was undone, so the reply "
     "was not added to it. The ledger has the reply."
 )
+
+
+_CHANGED = (
+    "Asked again with the attached values as they were sent. Changed since: {names}. "
+    "To send what they are now, edit the prompt."
+)
+
+
+def _read_now(item: PromptItem, shell: Shell | None, hide: Hide) -> PromptItem:
+    """Return an attachment with its variable's value now; else as it was sent.
+
+    A cell and the last error stay: their names may belong to others now.
+    """
+    names = shell.user_ns if shell else {}
+    if item.name != "Err" and as_variable(item.name) in names:
+        with suppress(SvcError):
+            return read_item(item.name, names, hide)
+    return item
 
 
 class PanelReplies:
@@ -75,7 +101,7 @@ class PanelReplies:
         """Ask a new turn, or ask a turn again; with its own prompt if `text` is None.
 
         `attached` are names in the notebook, whose values are read now; `kept` are
-        names of attachments that the turn already has.
+        names of attachments that the turn already has: a variable is read again.
         """
         live = LiveReply(turn=turn or "new", prompt=text)
         message: dict[str, Any] = {"turn": turn}
@@ -92,7 +118,15 @@ class PanelReplies:
         message |= self._request_settings(self._context.state.settings)
         step = self._context.conversation.next_turn(text, **message)
         live = replace(live, model=step.request.model)
-        self._begin(self._make_worker(step, live, self), step)
+        note = self._note_on_changes(turn) if turn and text is None else ""
+        self._begin(self._make_worker(step, live, self), step, note)
+
+    def _note_on_changes(self, turn: str) -> str:
+        """Say which variables of a prompt have another value now; "" if none."""
+        shell, hide = current_shell(), self._context.session.key_hider()
+        items = self._context.conversation.history.turn(turn).version.items
+        names = [item.name for item in items if _read_now(item, shell, hide) != item]
+        return _CHANGED.format(names=", ".join(names)) if names else ""
 
     def _items(
         self,
@@ -106,12 +140,13 @@ class PanelReplies:
         context, shell = self._context, current_shell()
         history = context.conversation.history
         old_items = history.turn(turn).version.items if turn else ()
+        hide = context.session.key_hider()
         return read_items(
             prompt,
-            [item for item in old_items if item.name in kept],
+            [_read_now(item, shell, hide) for item in old_items if item.name in kept],
             attached,
             shell.user_ns if shell else {},
-            context.session.key_hider(),
+            hide,
             budget_tokens=context.budget_tokens,
         )
 
@@ -183,7 +218,9 @@ class PanelReplies:
             rounds=self._context.permit.rounds,
         )
 
-    def _begin(self, worker: ReplyWorker | SideBySide, step: NextTurn) -> None:
+    def _begin(
+        self, worker: ReplyWorker | SideBySide, step: NextTurn, note: str = ""
+    ) -> None:
         """Start a worker for one reply, or for compared ones, on a new thread."""
         context = self._context
         with context.lock:
@@ -191,9 +228,9 @@ class PanelReplies:
             if context.state.phase is not Phase.IDLE:
                 raise ParameterError(BUSY, param="panel")
             self._worker = worker
-            note = step.fitted.note.capitalize()
+            notice = " ".join(filter(None, (note, step.fitted.note.capitalize())))
             context.change(
-                phase=Phase.BUSY, live=worker.live, notice=note, is_problem=False
+                phase=Phase.BUSY, live=worker.live, notice=notice, is_problem=False
             )
         self._view.show()
         # in the context of the handler, so that published messages answer this message

@@ -166,7 +166,44 @@ def test_nothing_that_was_chosen_is_lost(page: Page) -> None:
     expect(first.locator("summary")).to_have_count(2)
 
     edit = {"t": "edit", "turn": "turn-1", "text": "Question 1"}
-    assert panel.sent[-1] == {**edit, "attached": [], "kept": ["note"]}
+    [sent] = [each for each in panel.sent if each["t"] == "edit"]
+    assert sent == {**edit, "attached": [], "kept": ["note"]}
+
+
+def test_an_edited_prompt_shows_what_its_values_are_now(page: Page) -> None:
+    """A cell stays as it was; other values, and the same one, are attached at `@`."""
+    cell = {"name": "In[3]", "kind": "cell", "n_tokens": 20, "html": ""}
+    panel = PanelPage(page, view([turn(1, attached=[TABLE, NOTE, cell])]))
+    panel.button("Edit the prompt and ask again", panel.turns.first).click()
+    small = "DataFrame 5 rows x 14 columns"
+    panel.tell(t="size", name="df", kind=small, n_tokens=90, problem="")
+    panel.tell(t="size", name="note", kind="", n_tokens=0, problem="It has gone.")
+    panel.tell(t="size", name="In[3]", kind="text", n_tokens=1, problem="")
+    chips = panel.turns.first.locator(".svc-item")
+    now = f"df {small} now, {KIND} before · ~90 tokens"
+    expect(chips).to_have_text(
+        [now, "note text · ~12 tokens", "In[3] cell · ~20 tokens"]
+    )
+    page.keyboard.type(" @")
+    names(panel)
+    page.keyboard.type("รา")
+    expect(listed(panel)).to_have_text(["ราคาlist · 3 items"])
+    page.keyboard.press("Enter")
+    page.keyboard.type(" @")
+    names(panel)
+    page.keyboard.type("df")
+    expect(listed(panel)).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+
+    sizes = [each["name"] for each in panel.sent if each["t"] == "size"]
+    assert sizes == ["df", "note", "ราคา", "df"]
+    edit = {"t": "edit", "turn": "turn-1", "text": "Question 1 ราคา df"}
+    assert panel.sent[-1] == {
+        **edit,
+        "attached": ["ราคา", "df"],
+        "kept": ["note", "In[3]"],
+    }
 
 
 def attach(panel: PanelPage) -> None:

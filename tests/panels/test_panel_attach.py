@@ -379,7 +379,7 @@ def test_it_comes_back_from_the_ledger(
 def test_an_edit_keeps_adds_and_removes(
     open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
 ) -> None:
-    """What is kept stays as it was sent; what is named again is read again."""
+    """A variable is read again; one that has gone stays as it was sent."""
     page = open_page()
     run(shell, "n = 1")
     [turn] = page.do("send", text="Which?", attached=["df", "n"])["turns"]
@@ -389,16 +389,39 @@ def test_an_edit_keeps_adds_and_removes(
     page.do("edit", **asked, kept=["df", "n"])
     kept = prompts(emulator)
     page.do("edit", **asked, kept=["df"], attached=["n"])
-    read_again = prompts(emulator)
+    named = prompts(emulator)
     page.do("edit", **asked)
 
-    assert kept == [f"Why?\n\n{BLOCK}\n\nn:\n```\n1\n```"]
-    assert read_again == [f"Why?\n\n{BLOCK}\n\nn:\n```\n2\n```"]
+    assert kept == named == [f"Why?\n\n{BLOCK}\n\nn:\n```\n2\n```"]
     assert prompts(emulator) == ["Why?"]
     [turn] = page.view["turns"]
     assert (turn["attached"], turn["n_versions"]) == ([], 4)
     page.say("choose", turn=turn["id"], version=2)
     assert len(page.view["turns"][0]["attached"]) == 2
+
+
+def test_asking_again_sends_the_same_and_says_what_has_changed(
+    open_page: OpenPage, shell: InteractiveShell, emulator: Emulator
+) -> None:
+    """A cell, the last error and a variable that has gone are not compared."""
+    page = open_page()
+    run(shell, "n, gone = 1, 1\n1 / 0")
+    names = ["df", "n", "gone", "Err", "In[1]"]
+    [turn] = page.do("send", text="Which?", attached=names)["turns"]
+    sent = prompts(emulator)
+    page.do("regenerate", turn=turn["id"])
+    quiet = page.view["notice"]
+    run(shell, "n = 2; del gone; {}['key']")
+
+    page.do("regenerate", turn=turn["id"])
+
+    assert prompts(emulator) == sent
+    assert quiet == ""
+    assert page.view["notice"] == (
+        "Asked again with the attached values as they were sent. Changed since: n. "
+        "To send what they are now, edit the prompt."
+    )
+    assert not page.view["is_problem"]
 
 
 @pytest.mark.parametrize("attached", [None, "df", [5, None], {"df": 1}])

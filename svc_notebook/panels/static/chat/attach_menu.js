@@ -83,7 +83,7 @@ class AttachMenu {
   show() {
     const { text } = this.mention();
     const [wanted, lower] = [text.toLowerCase(), ({ name }) => name.toLowerCase()];
-    const has = new Set(this.holder.chips.map((chip) => chip.name));
+    const has = new Set(namesOf(this.holder.chips).attached);
     const matching = this.known.offers.filter((offer) => lower(offer).includes(wanted));
     const isNewName = ({ name }) => !has.has(name);
     const fit = (offer) =>

@@ -118,6 +118,6 @@ class Drafts {
     this.text = [text, this.text].filter(Boolean).join("\n");
     const names = new Set(this.chips.map(({ name }) => name));
     const back = (chips ?? []).filter(({ name }) => !names.has(name));
-    this.chips = [...back.map(({ html, isKept, ...chip }) => chip), ...this.chips];
+    this.chips = [...back.map(({ html, isKept, was, ...chip }) => chip), ...this.chips];
   }
 }

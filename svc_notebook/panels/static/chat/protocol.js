@@ -124,5 +124,9 @@ const TAKE = {
   framed: (connection, message) => connection.views.forEach((view) => view.takeFrame(message)),
   meter: (connection, message) => connection.drafts.takeMeter(message),
   names: (connection, message) => connection.attaches((menu) => menu.take(message)),
-  size: (connection, message) => connection.attaches((menu) => menu.takeSize(message)),
+  size: (connection, message) =>
+    connection.attaches((menu) => {
+      menu.takeSize(message);
+      menu.holder.takeSize?.(message);
+    }),
 };

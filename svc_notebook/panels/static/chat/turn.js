@@ -1,5 +1,7 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
+const CELL_OR_ERROR = /^(?:Err|(?:In|Out)\[.*)$/; // stay as they were sent
+
 class Turn {
   constructor(panel, id) {
     this.panel = panel;
@@ -214,6 +216,9 @@ class Turn {
     this.area.addEventListener("input", () => fit(this.area));
     this.chips = chips ?? (this.turn.attached ?? []).map((item) => ({ ...item, isKept: true }));
     this.attach = new AttachMenu(this.panel, this.area, this, () => this.attach?.draw());
+    for (const { name } of this.chips) {
+      if (!CELL_OR_ERROR.test(name)) this.panel.connection.send({ t: "size", name });
+    }
     this.ask = textButton("resend", () => this.resend(), "svc-main");
     allow(this.ask, Boolean(this.turn.can?.includes("edit")));
     const cancel = textButton("cancel", () => this.endEdit());
@@ -224,6 +229,16 @@ class Turn {
     fit(this.area);
     if (isFocused) this.showEditor();
     this.area.setSelectionRange(this.area.value.length, this.area.value.length);
+  }
+
+  /** Show what an attached variable is now, which is what is sent; a cell stays as it was. */
+  takeSize({ name, kind, n_tokens, problem }) {
+    if (problem || CELL_OR_ERROR.test(name)) return;
+    const now = (chip) => {
+      const { was = chip.kind } = chip;
+      return { ...chip, was, n_tokens, kind: kind === was ? kind : `${kind} now, ${was} before` };
+    };
+    this.attach.set(this.chips.map((chip) => (chip.name === name && chip.isKept ? now(chip) : chip)));
   }
 
   /** Scroll the editor into sight; of a long one, its end, where the cursor is. */
