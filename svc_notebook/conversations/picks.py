@@ -183,7 +183,7 @@ def decision(turn: Turn) -> str:
         return ""
     if any(column.is_picked for column in columns):
         return f"The conversation continues with {used}."
-    return (
-        f"Pick the reply to continue with; without a pick it is {used}, the first that "
-        "finished."
-    )
+    # of a blind comparison it is not said, since speed tells models apart
+    group = turn.comparison
+    why = "" if group and group.is_blind else ", the first that finished"
+    return f"Pick the reply to continue with; without a pick it is {used}{why}."

@@ -255,9 +255,16 @@ class SideBySide:
         return ReplyEnd(status=ends[0].status, problem=problem)
 
     def _completions(self) -> tuple[Completion, ...]:
-        """Return the completions: whole replies first, in the order they ended."""
+        """Return the completions: whole replies first, in the order they ended.
+
+        Those of a blind comparison are in the order of the columns: the first one is
+        used without a pick, and the fastest would be known by that.
+        """
         whole = {"finished", "cut"}
-        ends = sorted(self._ends.values(), key=lambda end: end.status not in whole)
+        ends = [*self._ends.values()]
+        if self.group.is_blind:
+            ends = [self._ends[index] for index in sorted(self._ends)]
+        ends.sort(key=lambda end: end.status not in whole)
         return tuple(end.completion for end in ends if end.completion)
 
     def _comparison(self, ends: Sequence[ReplyEnd]) -> Comparison:

@@ -129,6 +129,19 @@ def test_without_a_pick_the_first_that_finished_is_used(page: Page) -> None:
 
 
 @pytest.mark.slow
+def test_without_a_blind_pick_the_first_column_is_used(page: Page) -> None:
+    """Neither words nor the choice say which was faster."""
+    page.say("compare", name="model", value=[A, B], on=True)
+    for _ in range(4):
+        turn = page.ask("The race")
+
+        assert [each["is_used"] for each in turn["columns"]] == [True, False]
+        assert turn["footer"] == (
+            "Pick the reply to continue with; without a pick it is A."
+        )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["Hello", "The race", "Must fail"])
 def test_a_blind_comparison_names_nothing_until_the_pick(page: Page, text: str) -> None:
     """Neither a message, a view, the transcript nor an error has a model's name."""
