@@ -206,6 +206,24 @@ def test_an_edited_prompt_shows_what_its_values_are_now(page: Page) -> None:
     }
 
 
+def test_the_list_is_not_wider_than_the_panel(page: Page) -> None:
+    """In a narrow side area it covers nothing that is beside it."""
+    page.set_viewport_size({"width": 1200, "height": 800})
+    panel = PanelPage(page, view())
+    page.locator("main").evaluate(
+        "(main) => { main.style.width = '390px'; main.style.marginLeft = '700px' }"
+    )
+    panel.composer.press_sequentially("@")
+    names(panel)
+    expect(listed(panel)).to_have_count(6)
+    boxes = [
+        each.bounding_box() for each in (panel.root, panel.root.locator(".svc-names"))
+    ]
+
+    outer, inner = [(box["x"], box["x"] + box["width"]) for box in boxes if box]
+    assert outer[0] <= inner[0] < inner[1] <= outer[1]
+
+
 def attach(panel: PanelPage) -> None:
     """Attach several values, one of which is gone, and ask for more."""
     for name in ("df", "notes_on_the_interviews_in_march", "In[3]", "gone"):
