@@ -22,6 +22,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+# In JSON, tokenizers have one token for several quotes, brackets and commas.
+_SIGNS = re.compile(r"[!-/:-@\[-`{-~]{1,4}")
+
 # tokens of each message, and of the reply, in addition to those of their texts
 MESSAGE_TOKENS = 4
 REPLY_TOKENS = 3
@@ -35,3 +38,8 @@ def split_tokens(text: str) -> list[str]:
 def count_tokens(text: str) -> int:
     """Count the tokens of a text."""
     return sum(1 for _ in _TOKEN.finditer(text))
+
+
+def count_json_tokens(text: str) -> int:
+    """Count the tokens of a JSON text, in which several signs are one token."""
+    return count_tokens(_SIGNS.sub(",", text))

@@ -14,7 +14,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from .emulated_tokens import MESSAGE_TOKENS, REPLY_TOKENS, count_tokens
+from .emulated_tokens import (
+    MESSAGE_TOKENS,
+    REPLY_TOKENS,
+    count_json_tokens,
+    count_tokens,
+)
 from .http_values import RuleError
 
 JsonObject = dict[str, Any]
@@ -288,9 +293,10 @@ def _n_prompt_tokens(messages: tuple[Message, ...], fields: JsonObject) -> int:
     for message in messages:
         total += MESSAGE_TOKENS + count_tokens(message.content)
         for call in message.tool_calls:
-            total += count_tokens(call.name) + count_tokens(call.arguments)
-    if fields.get("tools"):
-        total += count_tokens(json.dumps(fields["tools"], ensure_ascii=False))
+            total += count_tokens(call.name) + count_json_tokens(call.arguments)
+    if tools := fields.get("tools"):
+        text = json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+        total += count_json_tokens(text)
     return total
 
 
