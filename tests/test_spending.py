@@ -188,6 +188,56 @@ def test_a_limit_keeps_models_together() -> None:
     assert n_ok.max() - n_ok.min() <= 5
 
 
+def _lines(run: svc.Run, start: str) -> list[str]:
+    lines = [line.split(maxsplit=1) for line in str(run).split("\n")]
+    return [line[1] for line in lines if line[0] == start]
+
+
+def test_a_plan_says_that_the_limit_may_not_suffice() -> None:
+    """Before and after a stop, a run names what is left and what it may take."""
+    rows = [f"number {n}" for n in range(20)]
+    run = svc.sweep("Say {{text}}.", rows=rows, max_tokens=30)
+    assert _lines(run, "limit") == []
+    svc.use(max_tokens_total=500)
+    most = run.size.prompt.high + 600
+
+    planned = _lines(run, "limit")
+    with pytest.raises(svc.errors.SpendingLimitError):
+        run.run()
+    [stopped] = _lines(run, "limit")
+
+    expected = "the session's limit leaves 500 tokens; this may take up to"
+    assert planned == [f"{expected} {most:,}"]
+    n_left = 500 - int(run.replies_df()["total_tokens"].sum())
+    assert f"leaves {n_left} tokens; this may take up to " in stopped
+    svc.use(max_tokens_total=5000)
+    assert _lines(run, "limit") == []
+    svc.use(max_tokens_total=1)
+    svc.use(max_tokens_total=float("inf"))
+    assert _lines(run.run(), "limit") == []
+
+
+def test_a_plan_says_what_max_cost_leaves(prices: Path) -> None:
+    """A limit on cost is compared with the most that the plan may cost."""
+    svc.use(prices=prices, max_cost=40)
+    run = svc.sweep("Say {{text}}.", rows=["a", "b"], max_tokens=30)
+    most = run.size.prompt.high + 60  # each token costs 1
+
+    assert _lines(run, "limit") == [
+        f"the session's limit leaves 40 in cost; this may take up to {most}"
+    ]
+    assert "the session's limit" in run._repr_mimebundle_()["text/html"]
+
+
+def test_a_complete_run_says_nothing_of_the_limit() -> None:
+    """Nothing is missing, so it does not matter what the limit leaves."""
+    run = svc.sweep("Say hello.").run()
+
+    svc.use(max_tokens_total=1)
+
+    assert _lines(run, "limit") == []
+
+
 def test_holds_for_frames() -> None:
     """A column stops in the middle; the rows before it are kept."""
     frame = pd.DataFrame({"text": [f"number {n}" for n in range(60)]})

@@ -6,7 +6,7 @@ reply is longer than expected.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import isinf
 from threading import Lock
 from typing import Literal
@@ -60,6 +60,22 @@ class SpendingLimit:
     def is_set(self) -> bool:
         """Whether there is a limit now."""
         return bool(self._most)
+
+    def shortages(self, most: Mapping[SpendingKind, float]) -> list[str]:
+        """Say which limits leave less than the most that is needed, and how much."""
+        with self._lock:
+            left = {
+                kind: limit
+                - self._used[kind]
+                - sum(amounts[kind] for amounts in self._expected.values())
+                for kind, limit in self._most.items()
+            }
+        return [
+            f"the session's limit leaves {_amount(kind, max(amount, 0.0))}"
+            f"{' in cost' if kind == 'cost' else ''}; {_may_take(kind, most[kind])}"
+            for kind, amount in left.items()
+            if most.get(kind, 0.0) > amount
+        ]
 
     def check(self, request: CompletionRequest, prompt_tokens: int) -> None:
         """Raise a SpendingLimitError if this request may not be sent now."""
@@ -158,3 +174,9 @@ def _used_of_limit(kind: SpendingKind, used: float, most: float) -> str:
 
 def _amount(kind: SpendingKind, amount: float) -> str:
     return f"{amount:,.0f} tokens" if kind == "tokens" else cost_in_words(amount)
+
+
+def _may_take(kind: SpendingKind, most: float) -> str:
+    if isinf(most):  # replies without max_tokens, from another server
+        return "this may take more"
+    return f"this may take up to {_amount(kind, most).removesuffix(' tokens')}"

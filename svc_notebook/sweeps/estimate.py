@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil, inf, sqrt
 from random import Random
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIMITED
 from svc_notebook.display.costs import cost_in_words
@@ -520,6 +520,28 @@ def _without_unpriced(size: PlanEstimate) -> str:
         names += f" and {n_more:,} more"
     are = "price is" if len(size.unpriced) == 1 else "prices are"
     return f" without {names}, whose {are} unknown"
+
+
+def most_of_rest(
+    size: PlanEstimate, n_left: int
+) -> dict[Literal["tokens", "cost"], float]:
+    """Return the most that the missing requests may take; no cost if it is unknown."""
+    so_far, n_all = size.so_far, size.n_trials
+    if not n_left or not n_all:
+        return {}
+    if so_far is None:
+        share = min(n_left / n_all, 1.0)
+        tokens = ceil((size.prompt.high + size.completion_tokens) * share)
+        cost = None if size.cost_high is None else size.cost_high * share
+        is_open = size.n_unlimited > 0
+    else:
+        tokens = so_far.prompt.high + so_far.completion.high
+        cost = None if so_far.rest is None or not size.prices else so_far.rest[1]
+        is_open = size.n_unlimited > 0 and so_far.n_unmeasured > 0
+    most: dict[Literal["tokens", "cost"], float] = {
+        "tokens": inf if is_open else tokens
+    }
+    return most if cost is None else {**most, "cost": cost}
 
 
 def missing_requests(n: int) -> str:

@@ -31,11 +31,11 @@ from svc_notebook.ledger.reply_columns import ReplyRow, as_names
 from svc_notebook.service.params import check_flag, check_int, shorten
 from svc_notebook.session import Session, current
 
-from .estimate import PlanEstimate
+from .estimate import PlanEstimate, most_of_rest
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
 from .plan import Plan, keep_look, make_plan, stored_facts
-from .plan_description import RunDescription, headline, plan_lines
+from .plan_description import Line, RunDescription, headline, plan_lines
 from .rating import Rating, begin_rating
 from .resume import RunStatus, next_steps, settled_of
 from .run_outcome import RunResult
@@ -1507,13 +1507,15 @@ class Run:
             ("cut", status.cut_note()),
             ("not read", unread.note),
         ]
+        n_left = n_left if result.is_begun else n_left - Counter(size.answered)
         lines = plan_lines(
             grid,
             size=size,
-            n_left=n_left if result.is_begun else n_left - Counter(size.answered),
+            n_left=n_left,
             is_answered=self._executor.is_answered,
             speed=self._executor.speed(),
         )
+        lines += self._shortages(size, n_left.total())
         lines += result.notes()
         if self.is_running:
             lines = [line for line in lines if line[0] == "time"]
@@ -1526,6 +1528,14 @@ class Run:
             footer=" · ".join(self._next_steps(status)),
             marks=(unread.in_words,) if unread.n else (),
         )
+
+    def _shortages(self, size: PlanEstimate, n_left: int) -> list[Line]:
+        """Say which limits on spending may end the run before all is sent."""
+        spending = self._session.spending
+        if spending is None or self._executor.is_answered:
+            return []
+        most = most_of_rest(size, n_left)
+        return [("limit", text) for text in spending.shortages(most)]
 
     def _next_steps(self, status: RunStatus) -> list[str]:
         execution = self._executor.execution
