@@ -41,8 +41,10 @@ def _numbered(history: History) -> dict[str, tuple[int, Turn]]:
 def _turn_words(number: int, old: Turn, new: Turn) -> str:
     turn = f"turn {number}"
     version = new.places.index(new.chosen) + 1  # as the arrows of the turn count
+    is_asked = len(new.versions) > len(old.versions)
     changes = {
-        f"{turn} asked again": len(new.versions) > len(old.versions),
+        f"{turn} edited": is_asked and new.version.typed != old.version.typed,
+        f"{turn} asked again": is_asked,
         f"{turn} pinned": new.is_pinned > old.is_pinned,
         f"{turn} unpinned": new.is_pinned < old.is_pinned,
         f"{turn} hidden": new.is_hidden > old.is_hidden,

@@ -304,6 +304,18 @@ def test_undo_and_redo_say_which_change_they_made(open_page: OpenPage) -> None:
     ] + ["Redone: turn 1 added (First question)."]
 
 
+def test_undo_of_an_edit_says_so(open_page: OpenPage) -> None:
+    """Its prompt differs; it names the prompt that is taken back."""
+    page = open_page()
+    page.do("edit", turn=page.ask("First question")["id"], text="Better question")
+    page.say("undo")
+
+    [said] = page.all("stepped")
+    assert said["text"] == (
+        "Undone: turn 1 edited (Better question). Redo brings it back."
+    )
+
+
 def test_undo_of_a_pick_says_so(open_page: OpenPage) -> None:
     """It is a choice of one reply."""
     page = open_page(n=3)
