@@ -22,6 +22,7 @@ from svc_notebook.tokens import MaxTokens
 from .cell_context import CellContext, Place
 from .cell_reply import CellReply, CellView
 from .cell_request import CellRequest
+from .conversation_commands import restore_hint
 from .dry_run import dry_run
 from .options import SvcOptions
 
@@ -69,7 +70,8 @@ def rest_request(
     )
     if beginning is None or (name and not turns):
         subject = f"The conversation {name}" if name else "This kernel"
-        raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.")
+        hint = "" if name else restore_hint(session)
+        raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.{hint}")
     unrecorded = None if name else session.newest_unrecorded
     # ids sort by time
     if unrecorded and unrecorded.exchange_id > beginning.exchange_id:

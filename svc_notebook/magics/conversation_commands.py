@@ -75,6 +75,19 @@ def restore(
     return "\n".join(lines)
 
 
+def restore_hint(session: Session) -> str:
+    """Say how the newest reply of another kernel goes on, if a restore has it."""
+    newest = session.ledger.last(scope="all", is_reply=True)
+    name = newest.origin.conversation if newest else None
+    if not name or name not in read_saved(session.ledger, name):
+        return ""
+    shown = in_a_line(name)
+    return (
+        f" The newest reply in the ledger is of the conversation {shown}: `%svc "
+        f"restore {shown}` brings it back, then `%svc -c {shown} continue`."
+    )
+
+
 def _add(conversation: Conversation, saved: SavedTurns) -> str:
     """Add a series of turns to a conversation; say how many, and where."""
     name, here = conversation.name, conversation.turns

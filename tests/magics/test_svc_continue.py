@@ -1,5 +1,6 @@
 """`%svc continue`: the rest of a reply that was cut, interrupted or broken off."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,27 @@ def test_it_goes_on_after_a_restart(
             each.est_prompt_tokens + each.est_completion_tokens
             for each in current().ledger.read(scope="all")
         )
+
+
+def test_a_new_kernel_says_where_the_last_reply_is(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It names the two lines to run, if the conversation was not deleted."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        shell.run("%%svc -c 'tea plan'\nCount")
+    with isolated():
+        refused = shell.run("%svc continue").shown
+        lines = re.findall("`(.+?)`", " ".join(refused.split()))
+        rest = [shell.run(line).shown for line in lines][-1]
+        current().conversations.delete("tea plan")
+    with isolated():
+        shown = shell.run("%svc continue").shown
+
+    assert lines == ["%svc restore 'tea plan'", "%svc -c 'tea plan' continue"]
+    assert rest.startswith("o, thr\n")
+    assert "ask first" in shown
+    assert "restore" not in shown
 
 
 @pytest.fixture
