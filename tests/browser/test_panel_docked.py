@@ -310,10 +310,10 @@ def test_a_panel_of_the_kernel_before_gives_way(bench: Bench) -> None:
     notebook.wait_idle()
     said = docked(notebook).locator(".svc-notices")
     expect(said).to_have_text(
-        "The kernel was restarted or shut down. To go on, run "
-        'svc.panel("plan", place="right") again.'
+        "The kernel was restarted or shut down. To go on, run the cell with "
+        'svc.panel("plan", …) again.'
     )
-    expect(said.locator("code")).to_have_text('svc.panel("plan", place="right")')
+    expect(said.locator("code")).to_have_text('svc.panel("plan", …)')
     look(notebook, "docked-restarted")
     notebook.run(0)
     notebook.run(1)

@@ -107,9 +107,9 @@ class SideArea {
   restarted() {
     if (!this.sidecar) return make("span", {}, RESTARTED);
     const { name } = this.panel.connection.view;
-    const first = this.isNamed ? `${JSON.stringify(name)}, ` : "";
-    const call = `svc.panel(${first}place="right")`;
-    return make("span", {}, `${ENDED}. To go on, run `, make("code", {}, call), " again.");
+    // shortened: the cell's call may also have tools or other settings
+    const call = `svc.panel(${this.isNamed ? `${JSON.stringify(name)}, ` : ""}\u2026)`;
+    return make("span", {}, `${ENDED}. To go on, run the cell with `, make("code", {}, call), " again.");
   }
 
   /** Bring the panel in the side area to the front, and go to it. */
