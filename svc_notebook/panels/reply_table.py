@@ -21,6 +21,7 @@ from .view import reply_texts
 
 # longer numbers are often ids, and a float would change their last digits
 MAX_DIGITS = 15
+MAX_CODE_ROWS = 50  # more would be a long cell
 # not with a leading zero, which codes and postcodes have
 _NUMBER = re.compile(
     r"[+-]?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+)(?:\.[0-9]+)?"
@@ -37,7 +38,7 @@ def make_frame(
     """
     name = as_variable(message.name)
     answer: dict[str, Any] = {"t": "framed", "id": message.question_id, "name": name}
-    answer |= {"text": "", "problem": "", "is_taken": False}
+    answer |= {"text": "", "problem": "", "is_taken": False, "code": ""}
     try:
         rows = _rows(message, turn)
         names = _names(shell)
@@ -57,7 +58,7 @@ def make_frame(
         "column" + "s" * (n_columns != 1),
     )
     size = f"{n_rows:,} {rows_word} × {n_columns} {columns_word}"  # noqa: RUF001 - a size
-    return {**answer, "text": f"{name} = {size}"}
+    return {**answer, "text": f"{name} = {size}", "code": to_code(name, frame)}
 
 
 def _rows(message: BrowserMessage, turn: Turn) -> Sequence[Sequence[str]]:
@@ -110,6 +111,25 @@ def to_frame(rows: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - a DataFram
     columns = zip(*cells, strict=True) if cells else [()] * len(headings)
     series = [_series(column, pd) for column in columns]
     return pd.DataFrame(dict(zip(_unique_headings(headings), series, strict=True)))
+
+
+def to_code(name: str, frame: Any) -> str:  # noqa: ANN401 - a DataFrame
+    """Write a cell that makes a frame of `to_frame` again, or "" for a long frame.
+
+    It holds the values, so it needs neither the panel nor the ledger.
+    """
+    if len(frame) > MAX_CODE_ROWS:
+        return ""
+    columns = "".join(
+        f"        {heading!r}: {_series_code(frame[heading])},\n" for heading in frame
+    )
+    return f"import pandas as pd\n\n{name} = pd.DataFrame(\n    {{\n{columns}    }}\n)"
+
+
+def _series_code(series: Any) -> str:  # noqa: ANN401 - pandas
+    cells = zip(series.tolist(), series.isna(), strict=True)
+    values = [None if is_missing else value for value, is_missing in cells]
+    return f"pd.Series({values!r}, dtype={str(series.dtype)!r})"
 
 
 def _series(column: Sequence[str], pd: Any) -> Any:  # noqa: ANN401 - pandas

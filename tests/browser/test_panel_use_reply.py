@@ -124,6 +124,27 @@ def test_a_table_asks_for_a_name(page: Page) -> None:
     assert sent == {"t": "frame", "id": sent["id"], **where}
 
 
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_frame_offers_a_cell_that_makes_it_again(page: Page, is_taken: bool) -> None:
+    """It is inserted or copied as code is, and the frame's size stays in sight."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    panel = PanelPage(page, view([turn(1, RICH)]))
+    page.evaluate(LISTEN, is_taken)
+    row = panel.log.locator(".svc-table-row").first
+    panel.button("As DataFrame").first.click()
+    panel.root.get_by_role("textbox", name="Name of the DataFrame").press("Enter")
+    size, code = "table = 1 row × 2 columns", "table = 1"  # noqa: RUF001
+    answer = {"t": "framed", "id": panel.sent[-1]["id"], "name": "table"}
+    panel.tell(**answer, text=size, problem="", is_taken=False, code=code)
+    row.get_by_role("button", name="Insert as cell below").press("Enter")
+
+    said = "Inserted as a cell" if is_taken else COPIED
+    expect(panel.said).to_have_text(said)
+    expect(row).to_contain_text(size)
+    expect(row).to_contain_text(said)
+    assert page.evaluate("() => inserted") == [code, "div"]
+
+
 def test_escape_gives_the_name_up(page: Page) -> None:
     """The focus goes back to the button, and another form closes the first."""
     panel = PanelPage(page, view([turn(1, f"{RICH}\n{RICH}")]))

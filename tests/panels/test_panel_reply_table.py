@@ -9,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.display.markdown import tables
 from svc_notebook.emulator.emulator import Emulator
-from svc_notebook.panels.reply_table import to_frame
+from svc_notebook.panels.reply_table import MAX_CODE_ROWS, to_code, to_frame
 from tests.panels.conftest import OpenPage, Page
 
 TEAS = """\
@@ -57,6 +57,21 @@ def test_a_table_becomes_a_frame(open_page: OpenPage, shell: InteractiveShell) -
     assert str(frame["cups"].dtype) == "int64"
     assert frame["price"].isna().tolist() == [False, True, False]
     assert str(frame["price"].dtype) == "float64"
+
+
+def test_a_cell_makes_the_frame_again(
+    open_page: OpenPage, shell: InteractiveShell
+) -> None:
+    """The answer has its code, which needs only pandas: Run All finds the name."""
+    page = open_page()
+    page.ask("Which teas?")
+    code = make(page, "teas")["code"]
+    made = shell.user_ns.pop("teas")
+
+    shell.run_cell(code).raise_error()  # type: ignore[no-untyped-call]  # IPython's
+
+    pd.testing.assert_frame_equal(shell.user_ns["teas"], made)
+    assert make(page, "a b")["code"] == ""
 
 
 def test_a_name_with_sara_am_is_a_variable(
@@ -177,3 +192,47 @@ def test_a_table_without_rows_has_its_columns() -> None:
     frame = to_frame([["a", "b"]])
 
     assert (frame.shape, list(frame)) == ((0, 2), ["a", "b"])
+
+
+HOSTILE = [
+    "'); import os #",
+    '"""',
+    "\\",
+    "\\'",
+    "{x}",
+    "%%bash",
+    "!ls",
+    "a?",
+    "\u202e\u2028",
+    "\n!ls",
+    "",
+]
+
+
+def test_code_of_a_frame_quotes_every_text(shell: InteractiveShell) -> None:
+    """Headings and cells stay text, and a column keeps its kind."""
+    numbers = [str(n) for n in range(len(HOSTILE))]
+    columns = [HOSTILE, numbers, ["", *numbers[1:]], ["", "0.1", *numbers[2:]]]
+    headings = ["'): 1}); x = (", "%%bash\n!ls", "whole", "part"]
+    frame = to_frame([headings, *map(list, zip(*columns, strict=True))])
+
+    code = to_code("teas", frame)
+    shell.run_cell(code).raise_error()  # type: ignore[no-untyped-call]  # IPython's
+
+    pd.testing.assert_frame_equal(shell.user_ns["teas"], frame)
+    assert code.replace("\n", "").isprintable()
+    assert "x" not in shell.user_ns
+
+
+@pytest.mark.parametrize(("n_rows", "has_code"), [(0, True), (50, True), (51, False)])
+def test_a_long_frame_has_no_code(
+    shell: InteractiveShell, n_rows: int, has_code: bool
+) -> None:
+    """A cell of many lines of values is no help."""
+    frame = to_frame([["a", "b"], *([str(n), "x"] for n in range(n_rows))])
+
+    code = to_code("teas", frame)
+    assert bool(code) == has_code == (n_rows <= MAX_CODE_ROWS)
+    if has_code:
+        shell.run_cell(code).raise_error()  # type: ignore[no-untyped-call]  # IPython's
+        pd.testing.assert_frame_equal(shell.user_ns["teas"], frame)

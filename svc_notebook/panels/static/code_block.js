@@ -23,7 +23,7 @@ function withButtons(pre, asCell) {
 }
 
 /** Let an extension insert a cell, or copy the source and say so. */
-async function insertBelow(source, element, row, magic) {
+async function insertBelow(source, element, row, magic = "") {
   const detail = { source, element };
   const is = { bubbles: true, composed: true, cancelable: true, detail };
   const isLeft = row.dispatchEvent(new CustomEvent(INSERT_EVENT, is));

@@ -67,7 +67,7 @@
  *   problem: string}} SizeMessage of a value as it would be sent
  * @typedef {{t: "meter", id: string, meter: Meter}} MeterMessage answers a draft
  * @typedef {{t: "framed", id: string, name: string, text: string, problem: string,
- *   is_taken: boolean}} FramedMessage
+ *   is_taken: boolean, code: string}} FramedMessage
  * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled or refused
  * @typedef {{t: "found", search: string, rows: Listed[], n_more: number}} FoundMessage
  * @typedef {{name: string, n_turns: number, models: string[], asked_at: string,

@@ -1,6 +1,7 @@
 /* A table of a reply: the button that makes a DataFrame of it, and the form for its name. */
 
 const NAME_FIRST = "table";
+const AS_CELL = "A cell with the values makes it again, as in Run All after a restart";
 
 /** Wrap a table with its button; a click sends an event to the turn around it. */
 function withFrame(box) {
@@ -61,12 +62,22 @@ class FrameForm {
   }
 
   /** @param {FramedMessage} message */
-  take({ id, text, problem, is_taken: isTaken }) {
+  take({ id, text, problem, is_taken: isTaken, code }) {
     if (id !== this.id) return;
     this.panel.say(problem || text);
     if (problem) return this.say(problem, isTaken);
     this.close();
     this.row.append(make("span", { class: "svc-words" }, text));
+    if (code) this.offer(code);
+  }
+
+  /** Offer a cell that makes the DataFrame again: the notebook has no other trace of it. */
+  offer(code) {
+    const row = make("div", { class: "svc-table-row" });
+    const insert = textButton("insert", () => insertBelow(code, row, row));
+    insert.title = AS_CELL;
+    row.append(insert);
+    this.row.append(row);
   }
 
   close() {
