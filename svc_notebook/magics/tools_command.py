@@ -75,8 +75,9 @@ def find_tool(name: str, variables: Mapping[str, object]) -> object:
         is_made = isinstance(value, (Tool, Toolbox, Mapping, list, tuple))
         if is_made or inspect.isroutine(value):
             return value
+        kind = "a type" if isinstance(value, type) else type(value).__name__
         raise ParameterError(
-            f"{name} is {type(value).__name__}, not a tool. Give a function (with or "
+            f"{name} is {kind}, not a tool. Give a function (with or "
             "without @svc.tool) or a svc.Toolbox.",
             param="tools",
         )

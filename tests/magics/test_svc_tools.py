@@ -39,6 +39,7 @@ def stop(n: int) -> str:
 
 box = svc.Toolbox([weather, double])
 number = 7
+class Bill: ...
 '''
 
 
@@ -91,6 +92,7 @@ def test_the_line_below_counts_every_round(tools: Shell) -> None:
     [
         ("wether", "Did you mean weather?"),
         ("number", "number is int, not a tool"),
+        ("Bill", "Bill is a type, not a tool"),
         ("pd", "no variable 'pd'"),
     ],
 )
