@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from svc_notebook.service.params import shorten
+from svc_notebook.service.written_float import WrittenFloat
 
 from .escape import to_terminal, to_text
 from .html_styles import FOLDED_TEXT, PLAIN_CODE, details_html, quiet_html
@@ -69,7 +70,7 @@ class Step(Protocol):
 def to_arguments(text: str) -> dict[str, Any] | None:
     """Read arguments that a model or a user has written; None if no JSON object."""
     try:
-        arguments = json.loads(text)
+        arguments = json.loads(text, parse_float=WrittenFloat)
     except (ValueError, RecursionError):
         return None
     return arguments if isinstance(arguments, dict) else None
@@ -80,7 +81,7 @@ def arguments_line(arguments: Mapping[str, Any] | str) -> str:
     values = to_arguments(arguments) if isinstance(arguments, str) else arguments
     if values is None:
         return " ".join(str(arguments).split())
-    return ", ".join(f"{name}={_to_json(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={_value_text(value)}" for name, value in values.items())
 
 
 def call_line(name: str, arguments: Mapping[str, Any] | str) -> str:
@@ -120,7 +121,11 @@ def _changes(step: Step) -> list[str]:
 
 
 def _value(value: object) -> str:
-    return shorten(" ".join(_to_json(value).split()), _VALUE_CHARS)
+    return shorten(" ".join(_value_text(value).split()), _VALUE_CHARS)
+
+
+def _value_text(value: object) -> str:
+    return value.text if isinstance(value, WrittenFloat) else _to_json(value)
 
 
 def _to_json(value: object) -> str:

@@ -6,7 +6,7 @@ KeyboardInterrupt is raised.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import monotonic
@@ -16,8 +16,10 @@ from svc_notebook.completion import Completion
 from svc_notebook.errors import CutError, ToolCallError
 from svc_notebook.service.params import one_line
 from svc_notebook.service.request import Message, ToolCall
+from svc_notebook.service.written_float import WrittenFloat
 from svc_notebook.tokens import more_room
 
+from .decimal_digits import with_digits
 from .results import MAX_RESULT_TOKENS, fit_text, to_result_text
 from .tool_errors import FailedError, one_line_of, traceback_of
 from .tool_timeout import TimedCall
@@ -25,7 +27,6 @@ from .toolbox import Tool, Toolbox
 
 MAX_ERROR_TOKENS = 300
 MAX_DEPTH = 100  # of the arguments
-MAX_EXACT = 2**53  # larger floats may not be exact integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,9 @@ def check_call(toolbox: Toolbox, call: ToolCall) -> CheckedCall | ToolRun:
     try:
         tool = toolbox.tool(call.function.name)
         arguments = parse_arguments(
-            call.function.arguments, takes_none=not tool.parameter_names
+            call.function.arguments,
+            schema=tool.parameter_schema,
+            takes_none=not tool.parameter_names,
         )
         tool.parameters.read(arguments)
     except ToolCallError as problem:
@@ -175,11 +178,14 @@ def _to_run(
 # Arguments as the model writes them
 
 
-def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
+def parse_arguments(
+    text: str, *, schema: Mapping[str, Any] | None = None, takes_none: bool = False
+) -> dict[str, Any]:
     """Read a call's arguments: strict JSON of an object (doc: Tool call).
 
-    A float without a fraction becomes an integer, since 3.0 is both in JSON schema. If
-    the tool has no parameters (`takes_none`), the text may be empty.
+    A float without a fraction becomes an integer, since 3.0 is both in JSON schema. A
+    number for a Decimal of the `schema` becomes a text with the same digits. If the
+    tool has no parameters (`takes_none`), the text may be empty.
     """
     if takes_none and not text.strip():
         return {}
@@ -188,7 +194,7 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
             text,
             object_pairs_hook=_unique_members,
             parse_constant=_not_json,
-            parse_float=_integer_if_whole,
+            parse_float=_finite_float,
             parse_int=_whole_number,
         )
         json.dumps(value, ensure_ascii=False).encode()
@@ -199,7 +205,8 @@ def parse_arguments(text: str, *, takes_none: bool = False) -> dict[str, Any]:
         reason = f"are not JSON ({one_line(str(problem), 200)})"
     else:
         if isinstance(value, dict):
-            return value
+            arguments: dict[str, Any] = with_digits(value, schema or {})
+            return arguments
         reason = "are not an object"
     raise ToolCallError(
         f"The arguments {reason}. Write the arguments as one JSON object."
@@ -235,12 +242,11 @@ def _not_json(name: str) -> None:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _integer_if_whole(text: str) -> float:
-    number = float(text)
+def _finite_float(text: str) -> WrittenFloat:
+    number = WrittenFloat(text)
     if not isfinite(number):
         raise ValueError(f"{one_line(text)} is too large")
-    is_whole = number.is_integer() and abs(number) <= MAX_EXACT
-    return int(number) if is_whole else number
+    return number
 
 
 def _whole_number(text: str) -> int:

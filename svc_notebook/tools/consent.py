@@ -20,6 +20,7 @@ from svc_notebook.display.html_styles import verbatim_html
 from svc_notebook.display.tool_runs import CHANGED_NOTE, arguments_line, to_arguments
 from svc_notebook.errors import ParameterError, warn
 from svc_notebook.service.params import shorten
+from svc_notebook.service.written_float import WrittenFloat
 
 from .call import CheckedCall
 from .results import fit_text
@@ -226,9 +227,8 @@ def _words(typed: str) -> dict[str, Any]:
 
 
 def _word(text: str) -> Any:  # noqa: ANN401 - a JSON value
-    for read in (json.loads, ast.literal_eval):
-        with suppress(ValueError, SyntaxError):
-            return read(text)
+    with suppress(ValueError, SyntaxError, TypeError):
+        return _typed_value(text, text)
     return text
 
 
@@ -240,7 +240,9 @@ def _literals(typed: str) -> dict[str, Any]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             return {}
         changes = {
-            str(keyword.arg): _typed_value(source, keyword.value)
+            str(keyword.arg): _typed_value(
+                ast.get_source_segment(source, keyword.value) or "", keyword.value
+            )
             for keyword in call.keywords
         }
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
@@ -248,11 +250,14 @@ def _literals(typed: str) -> dict[str, Any]:
     return {} if call.args or "None" in changes else changes
 
 
-def _typed_value(source: str, value: ast.expr) -> Any:  # noqa: ANN401 - a JSON value
+def _typed_value(text: str, python: str | ast.expr) -> Any:  # noqa: ANN401 - a JSON value
     """Return a value that is typed as in JSON or as in Python, as a JSON value."""
     with suppress(ValueError):
-        return json.loads(ast.get_source_segment(source, value) or "")
-    return json.loads(json.dumps(ast.literal_eval(value)))
+        return json.loads(text, parse_float=WrittenFloat)
+    value = ast.literal_eval(python)
+    if isinstance(value, float):  # such as .50 or 1_000.50
+        return WrittenFloat("".join(text.replace("_", "").split()))
+    return json.loads(json.dumps(value))
 
 
 def warn_of_denied(n_denied: int) -> None:

@@ -8,7 +8,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, MutableMapping
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -51,6 +51,7 @@ from .consent import (
     deny_all,
     to_consent,
 )
+from .decimal_digits import with_digits
 from .tool_timeout import TOOL_TIMEOUT_S
 from .toolbox import Toolbox
 
@@ -432,7 +433,7 @@ class _CallRunner:
                 return None
             if decision.arguments is None:
                 return checked
-            edited = _with_arguments(checked.call, decision.arguments)
+            edited = _with_arguments(checked, decision.arguments)
             checked_again = check_call(self.toolbox, edited)
             if isinstance(checked_again, CheckedCall):
                 return checked_again
@@ -472,10 +473,12 @@ def _hide_keys(run: ToolRun, hide: Callable[[str], str]) -> ToolRun:
     )
 
 
-def _with_arguments(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
+def _with_arguments(checked: CheckedCall, arguments: dict[str, Any]) -> ToolCall:
+    with suppress(RecursionError):  # what is too deep is refused by `check_call`
+        arguments = with_digits(arguments, checked.tool.parameter_schema)
     text = _to_json(arguments)
-    function = msgspec.structs.replace(call.function, arguments=text)
-    return msgspec.structs.replace(call, function=function)
+    function = msgspec.structs.replace(checked.call.function, arguments=text)
+    return msgspec.structs.replace(checked.call, function=function)
 
 
 _to_json = partial(json.dumps, ensure_ascii=False)

@@ -106,10 +106,14 @@ class Tool:
         return str(self.definition["function"].get("description") or "")
 
     @property
+    def parameter_schema(self) -> dict[str, Any]:
+        """The JSON schema of the parameters; {} without one."""
+        return dict(self.definition["function"].get("parameters") or {})
+
+    @property
     def parameter_names(self) -> tuple[str, ...]:
         """The names of the parameters."""
-        schema = self.definition["function"].get("parameters") or {}
-        return tuple(schema.get("properties") or {})
+        return tuple(self.parameter_schema.get("properties") or {})
 
     @property
     def signature(self) -> str:

@@ -270,7 +270,9 @@ def _read_call(form: Form[Value], call: ToolCall) -> ToolRun:
     if form.is_list and text.lstrip().startswith("["):  # the list alone
         text = f'{{"{_ITEMS}": {text}}}'
     try:
-        arguments = parse_arguments(text)
+        arguments = parse_arguments(
+            text, schema=form.definition["function"]["parameters"]
+        )
         _build(form.sent_type, arguments)
     except ToolCallError as problem:
         return failed_run(call, str(problem))

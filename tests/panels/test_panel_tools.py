@@ -1,6 +1,7 @@
 """Tools in the panel: rounds, consent, the tool_runs, and stopping them."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from html import unescape
 from threading import Event
 from typing import Any
@@ -211,6 +212,23 @@ def test_a_changed_call_shows_what_ran(open_page: OpenPage) -> None:
     assert '<p>arguments</p><pre>{"amount": 7}</pre>' in unescape(step["html"])
     assert "<p>arguments that the model asked for</p>" in step["html"]
     assert line in to_transcript(page.panel.conversation.history)["text/plain"]
+
+
+def test_a_number_typed_for_a_decimal_keeps_its_digits(open_page: OpenPage) -> None:
+    """In the call, in its line and in the record."""
+
+    def refund(amount: Decimal) -> str:
+        """Pay back."""
+        return f"paid back {amount}"
+
+    page = open_page(tools=[svc.tool(refund, name="pay", confirm=True)])
+    asked(page, 'pay "5"')
+
+    got = decided(page, "approve", "amount=55.50")
+
+    [step] = got["turns"][0]["tool_runs"]
+    assert 'to "55.50" · paid back 55.50' in step["line"]
+    assert svc.tool_calls_df()["arguments"].tolist() == ['{"amount": "55.50"}']
 
 
 @pytest.mark.slow

@@ -1,24 +1,32 @@
 """Consent and limits: checked before anything is sent, and who decides on calls."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given as given_any
+from hypothesis import strategies as st
 
 import svc_notebook as svc
+from svc_notebook.display.tool_runs import consent_line
 from svc_notebook.errors import ParameterError
+from svc_notebook.service.request import FunctionCall, ToolCall
+from svc_notebook.tools.call import CheckedCall, check_call
 from svc_notebook.tools.consent import (
     AtPrompt,
     ConsentDecision,
     Proposal,
     Remembered,
     approve_all,
+    edited_arguments,
     proposal_text,
     to_consent,
 )
 from svc_notebook.tools.rounds import RoundLimits
-from svc_notebook.tools.toolbox import tool
+from svc_notebook.tools.toolbox import to_toolbox, tool
 from tests.tools.conftest import MakeCaller, Serve
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -189,6 +197,135 @@ def test_a_question_says_why_changed_arguments_do_not_fit(
     assert questions[2].startswith("The changed arguments do not fit. ")
     assert '{"to": "Bo"}' in questions[2].splitlines()
     assert run.arguments == {"to": "Al"}
+
+
+@svc.tool(confirm=True)
+def set_price(
+    drink: str,
+    baht: Decimal,
+    since: date | None = None,
+    cups: int = 1,
+    rate: float = 0.5,
+    more: list[Decimal] | None = None,
+) -> str:
+    """Set a price."""
+    assert drink == "tea" or since is None
+    return repr((baht, cups, rate, *(more or ())))
+
+
+def _pricing(arguments: str) -> dict[str, Any]:
+    """Return a scripted reply that calls `set_price`."""
+    call = {"id": "c", "name": "set_price", "arguments": arguments}
+    return {"tool_calls": [call]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "value", "change"),
+    [
+        ("baht=55.50", "Decimal('55.50'), 1, 0.5", 'baht from 95.00 to "55.50"'),
+        ("baht=.10", "Decimal('0.10'), 1, 0.5", 'baht from 95.00 to ".10"'),
+        ("drink=iced tea, baht=0.10", "Decimal('0.10'), 1, 0.5", 'to "0.10"'),
+        (
+            "baht=12345678901234567890.10",
+            "Decimal('12345678901234567890.10'), 1, 0.5",
+            'to "12345678901234567890.10"',
+        ),
+        (
+            '{"drink": "tea", "baht": 0.10, "more": [1.0, 2.50]}',
+            "Decimal('0.10'), 1, 0.5, Decimal('1.0'), Decimal('2.50')",
+            'added more=["1.0", "2.50"]',
+        ),
+        (
+            "cups=2.0, rate=1.50",
+            "Decimal('95.00'), 2, 1.5",
+            "you added cups=2, added rate=1.5 ",
+        ),
+    ],
+)
+def test_a_typed_number_for_a_decimal_keeps_its_digits(
+    make_caller: MakeCaller, typed: str, value: str, change: str
+) -> None:
+    """Integers and floats stay what they are; the line has the digits, too."""
+    caller = make_caller(_pricing('{"drink": "tea", "baht": 95.00}'), DONE)
+
+    consent = AtPrompt(answering("e", typed))
+    caller.run([set_price], consent=consent)
+    [(_, run)] = caller.kept
+
+    assert run.value == f"({value})"
+    assert change in consent_line(run)
+
+
+def test_a_number_of_the_model_for_a_decimal_keeps_its_digits(
+    make_caller: MakeCaller,
+) -> None:
+    """The record has them, and nothing counts as changed by the user."""
+    arguments = '{"drink": "tea", "baht": 0.10, "rate": 3.0, "more": [0.10, 2]}'
+    caller = make_caller(_pricing(arguments), DONE)
+
+    caller.run([set_price], consent=approve_all)
+    [(_, run)] = caller.kept
+
+    assert run.value == "(Decimal('0.10'), 1, 3.0, Decimal('0.10'), Decimal('2'))"
+    assert run.arguments == {
+        "drink": "tea",
+        "baht": "0.10",
+        "rate": 3,
+        "more": ["0.10", 2],
+    }
+    assert consent_line(run) == "approved · "
+
+
+@dataclass
+class _Paid:
+    baht: Decimal
+
+
+@dataclass
+class _Weighed:
+    baht: float
+    grams: Decimal | int
+
+
+def test_a_number_that_may_be_a_float_stays_one(make_caller: MakeCaller) -> None:
+    """Where a type allows another number or a text, the number is not changed."""
+
+    def note(one: _Paid | _Weighed, two: Decimal | str, three: Decimal | None) -> str:
+        """Note it."""
+        return repr((one, two, three))
+
+    arguments = {"one": {"baht": 0.5, "grams": 2.0}, "two": 1.5, "three": 2.5}
+    call = {"name": "note", "arguments": arguments}
+    caller = make_caller({"tool_calls": [call]}, DONE)
+
+    caller.run([note])
+
+    [(_, run)] = caller.kept
+    assert run.arguments == arguments | {"three": "2.5"}
+    assert run.value == (
+        "(_Weighed(baht=0.5, grams=2), Decimal('1.5'), Decimal('2.5'))"
+    )
+
+
+@given_any(
+    st.from_regex(
+        r"-?(0|[1-9]\d{0,25})\.\d{1,25}", fullmatch=True, alphabet="-.0123456789"
+    )
+)
+def test_any_number_typed_for_a_decimal_keeps_its_digits(typed: str) -> None:
+    """As a change and as JSON, in what is recorded and in what the tool gets."""
+    whole = f'{{"drink": "tea", "baht": {typed}}}'
+    call = ToolCall(id="c", function=FunctionCall(name="set_price", arguments=whole))
+    checked = check_call(to_toolbox([set_price]), call)
+
+    assert isinstance(checked, CheckedCall)
+    assert checked.arguments["baht"] == typed
+    baht = set_price.parameters.read(checked.arguments)["baht"]
+    assert str(baht) == str(Decimal(typed))
+    for text in (whole, f"baht={typed}"):
+        edited = edited_arguments({}, text)
+        assert edited is not None
+        assert edited["baht"].text == typed
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, make_dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal, TypedDict
 
@@ -23,6 +24,13 @@ class Invoice:
 
     number: int
     total: float
+
+
+@dataclass
+class Bill:
+    """A bill."""
+
+    baht: Decimal
 
 
 class Place(TypedDict):
@@ -62,6 +70,24 @@ def test_other_kinds_of_types(serve: Serve) -> None:
     serve(calling({"name": "Rome"}, "Place"), calling({"item": "tea"}, "Order"))
     assert svc.extract(Place, "Rome.") == {"name": "Rome"}
     assert svc.extract(Order, "Tea.") == Order(item="tea", count=1)
+
+
+def test_a_number_for_a_decimal_keeps_its_digits(serve: Serve) -> None:
+    """Also in a list, and in a call that is written as text."""
+    serve(
+        calling('{"baht": 12345678901234567890.10}', "Bill"),
+        calling('{"items": [{"baht": 0.10}]}', "Bill_list"),
+        {"text": '{"baht": 55.00}'},
+    )
+
+    got = [
+        svc.extract(Bill, "A bill."),
+        *svc.extract(list[Bill], "Bills."),
+        svc.extract(Bill, "A bill."),
+    ]
+
+    texts = [str(one.baht) for one in got]
+    assert texts == ["12345678901234567890.10", "0.10", "55.00"]
 
 
 @pytest.mark.parametrize("arguments", [{"items": [GOOD, GOOD]}, [GOOD, GOOD]])
