@@ -96,6 +96,13 @@ class Page:
         """Return the messages of a kind."""
         return [each for each in self.heard if each["t"] == kind]
 
+    def tails(self) -> list[str]:
+        """Return the growing end of a reply as it was after each message."""
+        tails = [""]
+        for delta in self.all("delta"):
+            tails.append(tails[-1][: delta["n_same"]] + delta["tail"])
+        return tails[1:]
+
     def wait(self, is_there: Callable[[], object]) -> None:
         """Wait until what the panels have published makes this true."""
         with PageComm.news:

@@ -35,9 +35,9 @@ def test_while_it_goes_on_no_repetition_is_shown(open_page: OpenPage) -> None:
     assert got["turns"][0]["choices"][0]["text"] == f"{LINES} in the shade."
     assert got["turns"][0]["footer"].startswith("2 requests, ")
     assert got["turns"][0]["footer"].endswith(" · continued")
-    shown = [each["html"] + each["tail"] for each in page.all("delta")]
-    assert all(each.count("Then we") <= 1 for each in shown)
-    assert "Then we rest in the shade." in shown[-1]
+    tails = page.tails()
+    assert all(tail.count("Then we") <= 1 for tail in tails)
+    assert "Then we rest in the shade." in tails[-1]
 
 
 @pytest.mark.parametrize(
