@@ -217,13 +217,10 @@ class Turn:
         )
         if not text:
             return "no system prompt"
-        alike = [
-            other
-            for other in {*others} - {text}
-            if shorten(other, _SYSTEM_CHARS) == shorten(text, _SYSTEM_CHARS)
-        ]
-        start = max((_first_difference(text, other) for other in alike), default=0)
-        start = max(0, start - _CHARS_BEFORE)
+        differ_at = (_first_difference(text, other) for other in {*others} - {text})
+        start = max(differ_at, default=0)
+        is_in_sight = len(text) <= _SYSTEM_CHARS or start < _SYSTEM_CHARS // 2
+        start = 0 if is_in_sight else max(0, start - _CHARS_BEFORE)
         if start:
             start = text.find(" ", start, start + _CHARS_BEFORE) + 1 or start
         while unicodedata.category(text[start]) == "Mn":  # a mark belongs to a letter

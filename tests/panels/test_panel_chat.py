@@ -565,6 +565,22 @@ def test_versions_say_which_system_prompt_made_them(open_page: OpenPage) -> None
     assert not any(turn["is_stale"] for turn in shown)
 
 
+def test_system_prompts_that_differ_late_are_told_apart(open_page: OpenPage) -> None:
+    """Those that differ at the end of the first words show what is their own."""
+    page = open_page()
+    page.say("set", name="system", value="You help a science teacher prepare lessons.")
+    again = {"turn": page.ask("Name a tea")["id"]}
+    page.say(
+        "set", name="system", value="You help a science teacher. Write for pupils."
+    )
+    second = page.do("regenerate", **again)["turns"][0]
+    page.say("choose", **again, version=1)
+    first = page.view["turns"][0]
+
+    assert "teacher prepare lessons." in first["footer"]
+    assert "teacher. Write for pupils." in second["footer"]
+
+
 def test_exports_say_which_system_prompt_an_answer_had(open_page: OpenPage) -> None:
     """Where it is not that of the conversation; the transcripts say the same."""
     page = open_page()
