@@ -33,10 +33,17 @@ _ALLOWED_OPTIONS = (
 
 
 def continue_reply(context: CellContext, options: SvcOptions) -> object:
-    """Ask for the rest of a reply that was cut or interrupted."""
+    """Ask for the rest of a reply that was cut or interrupted.
+
+    A complete reply is no error: Run All goes on below a cell that was needed once.
+    """
     context.check_output(options.output)
     max_tokens = options.max_tokens or context.traits.defaults().get("max_tokens")
-    cell_request = rest_request(context.session, options, max_tokens)
+    try:
+        cell_request = rest_request(context.session, options, max_tokens)
+    except _CompleteError as error:
+        context.put(options.output, error.reply)
+        return str(error)
     place = context.memory.places.find(cell_request.origin.continues or "")
     if options.is_dry:
         return dry_run(context, options, cell_request)
@@ -148,12 +155,22 @@ def _check_continuable(reply: Completion, owner: Conversation | None) -> None:
             "a conversation (`-c NAME`), pick a choice that was cut with "
             "`svc.conversation(NAME).pick(TURN, CHOICE)`, and continue it."
         )
-    reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
-    raise _cannot_continue(
-        f"The last reply ended by itself{reason}, so it is complete."
-        if reply.text
-        else "The last reply has no text yet; ask again."
-    )
+    if not reply.text:
+        raise _cannot_continue("The last reply has no text yet; ask again.")
+    raise _CompleteError(reply)
+
+
+class _CompleteError(ParameterError):
+    """The reply has ended by itself, so there is no rest to ask for."""
+
+    def __init__(self, reply: Completion) -> None:
+        reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
+        super().__init__(
+            f"Nothing was sent: the last reply ended by itself{reason}, so it is "
+            "complete.",
+            param="line",
+        )
+        self.reply = reply
 
 
 def _cannot_continue(reason: str) -> ParameterError:

@@ -132,12 +132,26 @@ def test_max_tokens_and_other_options_can_be_given(
     assert fitted.request.params["max_tokens"] > 5000  # type: ignore[attr-defined]  # a DryRun
 
 
+@pytest.mark.parametrize("option", ["", "-c plan "])
+def test_a_complete_reply_is_no_error(
+    shell: Shell, emulator: Emulator, option: str
+) -> None:
+    """So Run All goes on below the cell; nothing is sent, and `-o` holds the reply."""
+    shell.run(f"%%svc {option}\nHello")
+
+    ran = shell.run(f"%svc {option}-o whole continue")
+
+    assert ran.error is None
+    assert "Nothing was sent: the last reply ended by itself" in ran.shown
+    assert len(emulator.requests) == 1
+    assert shell.run("whole.finish_reason").value == "stop"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "line", "why"),
     [
         ([], "continue", "This kernel has no recorded reply yet"),
-        (["%%svc\nHello"], "continue", "ended by itself (finish reason stop)"),
         (["%%svc\nCall"], "continue", "ends with tool calls"),
         (["%%svc -n 2\nChoose"], "continue", "pick a choice that was cut"),
         (
@@ -146,7 +160,6 @@ def test_max_tokens_and_other_options_can_be_given(
             "pick a choice that was cut",
         ),
         (["%%svc\nFill"], "continue", "the rest in a new cell"),
-        (["%%svc -c plan\nHello"], "-c plan continue", "ended by itself"),
         (["%%svc -c plan\nCount"], "-c other continue", "it has: plan"),
         (["%%svc -c plan\nCount", "%svc reset plan"], "continue", "has moved on"),
         (["%%svc\nHi", "%%svc --no-record\nCount"], "continue", "not in the ledger"),
