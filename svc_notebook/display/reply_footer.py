@@ -32,7 +32,10 @@ def live_html(status: str, *, is_waiting: bool) -> str:
     """Return the line below a reply that is still being written."""
     unfinished = "" if status.startswith(WAITING_FOR_ANSWER) else UNFINISHED
     line = " · ".join(filter(None, (status, unfinished)))
-    return quiet_html(_DOT * is_waiting + message_html(line))
+    # Where the kernel stops, the extension of the page puts other words in its place.
+    return quiet_html(
+        f"<span class=svc-live>{_DOT * is_waiting}{message_html(line)}</span>"
+    )
 
 
 def footer(

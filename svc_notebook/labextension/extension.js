@@ -14,6 +14,13 @@
   const REPLACE_CELL = "svc-notebook:replace-cell";
   const NEXT_CELL = "svc_notebook"; // the kernel's payload, and our key in a cell's metadata
 
+  // The line below a reply that is still being written; a model's text is escaped.
+  const LIVE = /<span class=svc-live>.*?<\/span>(?=<\/div>)/gs;
+  const STOPPING = ["restarting", "autorestarting", "terminating", "dead"]; // kernels
+  const CUT_OFF =
+    "cut off: the kernel stopped · run the cell again to ask anew; what was recorded is in " +
+    '<code>svc.replies_df(scope="all")</code>';
+
   const DOCKED = "svc-notebook:docked"; // the event of a panel that is in the side area
   const SIDE_PX = 400;
   const SIDE_SHARE = 0.4; // of the window, at most; and it is never wider than the notebook
@@ -245,6 +252,20 @@
     }
   };
 
+  /** Say below the replies of a notebook that nobody writes them any more. */
+  const endReplies = ({ model }) => {
+    for (const { outputs } of model?.cells ?? []) {
+      for (let at = 0; at < (outputs?.length ?? 0); at += 1) {
+        const output = outputs.get(at).toJSON();
+        const html = `${output.data?.["text/html"] ?? ""}`;
+        const ended = html.replace(LIVE, CUT_OFF);
+        if (ended === html) continue;
+        output.data["text/html"] = ended;
+        outputs.set(at, output);
+      }
+    }
+  };
+
   /** Put a text in place of a cell's; say whether it could. */
   const replaceCell = (tracker, { source, element } = {}) => {
     const { content, index } = placeOf(tracker, element) ?? {};
@@ -303,7 +324,7 @@
       },
       {
         id: "svc-notebook:cells",
-        description: "Puts code of replies into cells, and never runs it.",
+        description: "Puts code of replies into cells, never runs it, and ends replies whose kernel stops.",
         autoStart: true,
         requires: [notebook.INotebookTracker],
         activate: (app, tracker) => {
@@ -317,6 +338,14 @@
           });
           notebook.NotebookActions.executed.connect((_, { notebook: content, cell, success }) => {
             if (success) settleNextCell(content, cell);
+          });
+          tracker.widgetAdded.connect((_, { content, sessionContext }) => {
+            sessionContext.statusChanged.connect((_, status) => {
+              if (STOPPING.includes(status)) endReplies(content);
+            });
+            sessionContext.kernelChanged.connect((_, { oldValue }) => {
+              if (oldValue) endReplies(content);
+            });
           });
           // A panel cannot reach commands. It learns from the event whether somebody answered.
           document.addEventListener(INSERT_BELOW, (event) => {

@@ -30,7 +30,7 @@ _FINAL = Final(texts=("One.\n\nTwo.",), footer="3 tokens", marks=("cut",))
 
 
 _LONG = "A line of words. " * 30 + "End."
-_UNFINISHED = quiet_html("still being written")
+_UNFINISHED = quiet_html("<span class=svc-live>still being written</span>")
 
 
 def _open(
