@@ -117,6 +117,8 @@ class KernelMemory:
     noted_names: set[str] = field(default_factory=set)  # noted as in single braces
     # the execution that first put code below a cell, by cell, its text, and the code
     put_codes: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    # system prompts of conversations that were given in a cell, or said to be in use
+    noted_systems: dict[str, str] = field(default_factory=dict)
     has_advised: bool = False  # on temperature and top_p; once per kernel
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from svc_notebook import Completion, Toolbox
 from svc_notebook.completion import advice_on_params
 from svc_notebook.conversations.attachments import add_items, as_sent
-from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.escape import in_a_line, to_terminal
 from svc_notebook.display.front_end import Output, can_answer
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import BadRequestError, ParameterError
@@ -149,9 +149,30 @@ def to_request(
         else conversation.older_note()
     )
     newer = conversation.newer_note(turn_key)
-    if notes := tuple(filter(None, (older, newer))):
+    system = _system_note(context, options, prompt.system, conversation)
+    if notes := tuple(filter(None, (older, newer, system))):
         prompt = replace(prompt, notes=(*notes, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
+
+
+def _system_note(
+    context: CellContext,
+    options: SvcOptions,
+    given: str | None,
+    conversation: "Conversation",
+) -> str:
+    """Say once that a system prompt is used that no cell of this kernel has given."""
+    name, noted = conversation.name, context.memory.noted_systems
+    system = (conversation.system if given is None else given) or ""
+    is_news = given is None and system and noted.get(name) != system
+    if not options.is_dry:
+        noted[name] = system
+    if not is_news:
+        return ""
+    return (
+        f"with its system prompt: `%svc history {in_a_line(name)}` shows it, "
+        '`-s ""` removes it'
+    )
 
 
 def _unfilled_note(marks: Sequence[str]) -> str:

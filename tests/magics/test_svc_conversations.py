@@ -525,6 +525,31 @@ def test_a_panel_opens_on_the_conversation(shell: Shell) -> None:
     assert "First question" in cell.shown
 
 
+def test_a_system_prompt_from_elsewhere_is_said_once(shell: Shell) -> None:
+    """It is said again when it has changed; one that a cell gave is no news."""
+    note = 'with its system prompt: `%svc history plan` shows it, `-s ""` removes it'
+    plan = svc.conversation("plan", system="Be brief")
+    shell.run("%%svc -c plan --dry-run\nHello")
+
+    first = shell.run("%%svc -c plan\nHello").shown
+    again = shell.run("%%svc -c plan\nHello").shown
+    plan.system = "Be long"
+    changed = shell.run("%%svc -c plan\nHello").shown
+    given = shell.run("%%svc -c plan -s 'Be kind'\nHello").shown
+    kept = shell.run("%%svc -c plan\nHello").shown
+    shell.run('%%svc -c plan -s ""\nHello')
+    removed = shell.run("%%svc -c plan\nHello").shown
+
+    assert note in " ".join(first.split())
+    assert note in " ".join(changed.split())
+    assert not [
+        shown
+        for shown in (again, given, kept, removed)
+        if "system prompt" in " ".join(shown.split())
+    ]
+    assert plan.system is None
+
+
 @pytest.mark.slow
 def test_a_system_message_holds_once_it_was_answered(
     shell: Shell, emulator: Emulator
