@@ -37,7 +37,8 @@ from svc_notebook.svc_use import (
 
 EMULATOR_NOTE = (
     "Replies now come from the emulator on this machine. They cost nothing and are\n"
-    "marked “emulator”. It knows a few questions, and says so where it has no answer."
+    "marked “emulator”. It knows a few answers: try `%svc Tell me a joke`. To other\n"
+    "questions it says that it has none."
 )
 
 

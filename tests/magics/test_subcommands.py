@@ -1,5 +1,7 @@
 """The subcommands of `%svc`: how they are read, what they show, and the login."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -378,6 +380,20 @@ def test_a_login_takes_an_address_and_never_a_key(shell: Shell) -> None:
     assert VALUE not in refused.shown
     assert "Type a key after `%svc login`" in " ".join(refused.shown.split())
     assert "`%svc ask login page`" in " ".join(no_address.shown.split())
+
+
+def test_the_emulator_names_a_question_and_a_line_that_work(shell: Shell) -> None:
+    """As typed: the question has an answer, the line changes what is answered."""
+    shell.run("import svc_notebook as svc")
+
+    [question] = re.findall("`(.*?)`", shell.run("%svc use emulator").shown)
+    answered = shell.run(question).shown
+    unknown = " ".join(shell.run("%%svc\nIn 20 sentences: why?").shown.split())
+    [line, *_] = re.findall("`(svc[.]use[^`]*filler[^`]*)`", unknown)
+    shell.run(line)
+
+    assert "written by hand" in answered
+    assert "made up" in shell.run("%%svc\nWhy?").shown
 
 
 def test_a_key_typed_at_the_emulator_is_the_services(
