@@ -1,7 +1,6 @@
 """The emulated service without sockets: turns request values into reply values."""
 
 import hashlib
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,8 +48,6 @@ ANSWERS = Path(__file__).parent / "answers.json"
 PATH = "/v1/chat/completions"
 LIST_PATH = "/v1/models"  # not in the document
 _NOT_ALLOWED = 405
-# in a request for the rest of a reply that was cut
-_GO_ON = re.compile(r"\b(?:go on|continue)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +118,7 @@ class Service:
         chat = self._check(request)
         identity = chat.identity()
         with self._lock:
-            entry = self._script.next_entry(chat)
+            entry = self._script.entry_for(chat)
             full_window = self._quota.take(chat.model) if entry is None else None
             nth = self._n_asked[identity]
             self._n_asked[identity] += full_window is None
@@ -194,7 +191,8 @@ class Service:
         labels = [] if results else [offered_label(chat, seed) for seed in seeds]
         if texts := [label for label in labels if label is not None]:
             return MADE_UP, [explanation.in_form(chat, text) for text in texts]
-        gap = _gap(chat)
+        # made-up text that goes on after a word begins a new one
+        gap = [" "] if chat.begun[-1:].isalnum() else []
         if self._setup.is_filler:
             return MADE_UP, [
                 chain(gap, filler.write(chat, x, results=results)) for x in seeds
@@ -219,28 +217,9 @@ def _written_answer(chat: ChatRequest) -> str | None:
     """
     if explanation.asks_for_form(chat.wishes[1]):
         return None
-    entry = _answers().next_entry(chat)  # these entries can be used any number of times
-    if entry and isinstance(entry.text, str):
-        return entry.text
-    return _rest_of_answer(chat) if _GO_ON.search(chat.question) else None
-
-
-def _gap(chat: ChatRequest) -> list[str]:
-    """Return the blank before made-up text that goes on after a word, as a token."""
-    roles = [message.role for message in chat.messages[-2:]]
-    if roles != ["assistant", "user"] or not _GO_ON.search(chat.question):
-        return []
-    return [" "] if chat.messages[-2].content[-1:].isalnum() else []
-
-
-def _rest_of_answer(chat: ChatRequest) -> str | None:
-    """Return what a written answer still lacks, if the message before begins it."""
-    messages = chat.messages
-    if [message.role for message in messages[-3:]] != ["user", "assistant", "user"]:
-        return None
-    answer = _written_answer(replace(chat, messages=messages[:-2])) or ""
-    rest = answer.removeprefix(messages[-2].content)
-    return rest if rest != answer else None
+    # these entries can be used any number of times
+    entry = _answers().entry_for(chat)
+    return entry.text if entry and isinstance(entry.text, str) else None
 
 
 def _read(request: Request, contexts: Mapping[str, int]) -> ChatRequest:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -63,6 +63,10 @@ _QUOTED = re.compile(
 )
 
 
+# in a request for the rest of a reply that was cut
+_GO_ON = re.compile(r"\b(?:go on|continue)\b", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """A request that is valid by the document (doc: Request body)."""
@@ -108,6 +112,18 @@ class ChatRequest:
         A number or an "or" in data that goes along with a question is no wish.
         """
         return _QUOTED.sub("\n", self.question), _QUOTED.sub("\n", self.system or "")
+
+    @property
+    def begun(self) -> str:
+        """The reply that the newest message wants to go on; empty if there is none."""
+        roles = [message.role for message in self.messages[-3:]]
+        goes_on = roles[1:] == ["assistant", "user"] and _GO_ON.search(self.question)
+        return self.messages[-2].content if goes_on else ""
+
+    @property
+    def before(self) -> "ChatRequest":
+        """The request that the message before the newest one answered."""
+        return replace(self, messages=self.messages[:-2])
 
     def identity(self) -> str:
         """Return an id of the request; identical requests have the same id."""

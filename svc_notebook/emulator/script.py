@@ -59,6 +59,9 @@ All conditions of `when` must hold; an entry without `when` answers every reques
                            "temperature": {"above": 1}}, "text": "ชาเขียวหอมกว่า"}],
      "defaults": {"note": "written by hand", "times": null, "gap_s": 0.02}}
 
+Where a `text` was cut, a request to go on with it ("Go on", "continue", as `%svc
+continue` sends) gets the rest, unless another entry answers that request.
+
 A scripted answer waits only as long as its entry says, and does not count for the rate
 limits. A request that the document does not allow is refused, and uses up no entry.
 """
@@ -68,9 +71,10 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
@@ -334,6 +338,14 @@ class Script:
                 return entry
         return None
 
+    def entry_for(self, chat: ChatRequest) -> Entry | None:
+        """Return the next entry, or what a text that was cut and shall go on lacks.
+
+        The entry with that text may be used up.
+        """
+        entry = self.next_entry(chat)
+        return next(_rests(chat, [entry] if entry else self._entries), entry)
+
     def _is_drawn(self, at: int, share: float, chat: ChatRequest) -> bool:
         """Return whether the entry's share of requests includes this one.
 
@@ -348,6 +360,38 @@ class Script:
         name = f"{self._seed}/{at}/{nth}/{identity}"
         drawn = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
         return drawn < share * 2**64
+
+
+def _rests(chat: ChatRequest, entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the rest of each text that the message before begins."""
+    if chat.begun:
+        fitting = (entry for entry in entries if entry.when.fits(chat.before))
+        begun_entries = chain(fitting, _rests(chat.before, entries))
+        yield from filter(None, (_rest(entry, chat.begun) for entry in begun_entries))
+
+
+def _rest(entry: Entry, begun: str) -> Entry | None:
+    """Return the entry with what follows the beginning of its text, if it has that."""
+    texts = () if entry.text is UNSET else _to_tuple(entry.text)
+    whole = "".join(texts)
+    if whole == begun or not whole.startswith(begun):
+        return None
+    rest = (
+        whole.removeprefix(begun)
+        if isinstance(entry.text, str)
+        else _after_letters(texts, len(begun))
+    )
+    return msgspec.structs.replace(entry, text=rest, cut_after=None, end=None)
+
+
+def _after_letters(pieces: Iterable[str], n_letters: int) -> tuple[str, ...]:
+    """Return the pieces after `n_letters`; the first one may be cut."""
+    kept_pieces: list[str] = []
+    for piece in pieces:
+        if n_letters < len(piece):
+            kept_pieces.append(piece[max(n_letters, 0) :])
+        n_letters -= len(piece)
+    return tuple(kept_pieces)
 
 
 def _parts(

@@ -49,6 +49,39 @@ def test_entries_answer_in_order_and_once(
     assert texts[3] not in texts[:3]
 
 
+@pytest.mark.parametrize(
+    "text", ["One, two, three, four.", ["One, t", "wo, three, f", "our."]]
+)
+@pytest.mark.parametrize("times", [1, None])
+@pytest.mark.parametrize("when", [{"contains": "Count"}, {}])
+def test_a_text_that_was_cut_goes_on(
+    make_service: Callable[..., Service],
+    post: Callable[..., Reply],
+    fields: Fields,
+    text: str | list[str],
+    times: int | None,
+    when: dict[str, str],
+) -> None:
+    """Asked to go on, it sends the rest, also if the rest is cut again."""
+    other = {"text": "Five.", "when": {"contains": "then continue"}}
+    entry = {"text": text, "times": times, "when": when}
+    service = make_service(script=(other, entry))
+    messages = [{"role": "user", "content": "Count"}]
+    parts = []
+    for wish in ("Go on", "Continue", "and then continue"):
+        reply = post(service, fields(messages=messages, max_tokens=3))
+        parts += _texts(reply)
+        messages += [
+            {"role": "assistant", "content": parts[-1]},
+            {"role": "user", "content": wish},
+        ]
+
+    sent = "".join(parts)
+    assert "One, two, three, four.".startswith(sent)
+    assert sent.startswith("One, two, three")
+    assert _texts(post(service, fields(messages=messages))) == ["Five."]
+
+
 def test_an_entry_answers_every_nth_request_that_fits(
     make_service: Callable[..., Service], post: Callable[..., Reply], fields: Fields
 ) -> None:
