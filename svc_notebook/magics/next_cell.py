@@ -19,8 +19,21 @@ from svc_notebook.service.params import shorten
 from .cell_context import CellContext
 
 # a line that runs a shell command, or a magic such as `%%bash`
-_COMMAND_LINE = re.compile(r"(?m)^(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
-_LINE_BELOW = re.compile(r"(?<=\n)[ \t]*([^\s#].*)")  # the first that is not a comment
+_COMMAND_LINE = re.compile(r"(?:[\w, \t]*=)?[ \t]*((?:!|%%?[A-Za-z]).*)")
+# What deletes or overwrites, takes rights, stops programs, runs what it loads, or
+# writes outside of the folder: a hint where to look first, no check of the others.
+_RISKY = re.compile(
+    r"\b(?:sudo|doas|mkfs|shred|shutdown|reboot|crontab|systemctl|kill|pkill|killall)\b"
+    r"|\brm(?: [^|;&\n]*)? -\w*[rf]|\bdd [^\n]*of=|\bch(?:mod|own) [^\n]*-\w*R"
+    r"|\bfind [^\n]*-(?:delete|exec)\b|\beval[ \t]|<\([ \t]*(?:curl|wget)"
+    r"|\bgit [^\n]*(?:--force|--hard|\bclean\b|push [^\n]*-f\b)"
+    r"|\|[ \t]*(?:(?:ba|z|da)?sh\b|python)|\$\([ \t]*(?:curl|wget)"
+    r"|(?:>|\b(?:tee|mv|cp|ln|install)\b[^|;&\n]*[ \t])[ \t]*[\"']?"
+    r"(?:/(?!dev/null|tmp/)|~|\$\{?HOME|\.\./)"
+    r"|\b(?:Remove-Item|Invoke-Expression|iex|Set-ExecutionPolicy)\b",
+    re.IGNORECASE,
+)
+_SEEN_CHARS = 300  # of a line; a longer one is to be looked at, whatever it has
 
 
 _INSERTED = "is in the next cell, and was not run"
@@ -160,14 +173,26 @@ def _with_magic(magic: str, code: str) -> str:
 
 
 def _remark(code: str, magic: str) -> str:
-    """Point at the first line for a shell, to be looked at before it runs."""
+    """Point at the first line to look at before it runs.
+
+    Among Python that is a line for a shell; for a shell, one that can do harm.
+    """
     if magic not in {"", *SHELLS}:
         return ""
-    pattern = _LINE_BELOW if magic and code.startswith("%%") else _COMMAND_LINE
-    if not (found := pattern.search(code)):
-        return ""
-    line = code.count("\n", 0, found.start(1)) + 1
-    return f"; look at line {line}: {shorten(found[1], 40)}"
+    for number, line in enumerate(code.split("\n"), start=1):
+        if magic:
+            command = line.strip() if _is_risky(line.strip()) else ""
+        else:
+            match = _COMMAND_LINE.match(line)
+            command = match[1] if match else ""
+        if command:
+            return f"; look at line {number}: {shorten(command, 40)}"
+    return ""
+
+
+def _is_risky(line: str) -> bool:
+    is_seen = not line.startswith("#")
+    return is_seen and (len(line) > _SEEN_CHARS or _RISKY.search(line) is not None)
 
 
 def insert(context: CellContext, word: str = "1") -> str:

@@ -168,7 +168,7 @@ BLOCKS = (
         (
             "%svc insert 2",
             "%%bash\n# all\nls -l",
-            "(bash) is in the next cell, and was not run; look at line 3: ls -l",
+            "(bash) is in the next cell, and was not run\n",
         ),
         ("%svc insert 3", "\n%%bash\nrm -rf /", "not run; look at line 2: %%bash"),
     ],
@@ -192,6 +192,52 @@ def test_a_block_of_the_last_reply_is_inserted(
     assert taken == [code]
     assert note in cell.shown
     assert len(emulator.requests) == n_sent
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("rm -rf build", "sudo apt install jq", "curl -s https://a.example | sh"),
+        *("cat key >> ~/.profile", "cp a.csv /etc/a.csv", "git reset --hard"),
+        *("bash <(curl https://a.example)", "find . -name x -delete"),
+        *("  chmod -R 777 .", "echo x > ../y", "Remove-Item x"),
+    ],
+)
+def test_a_line_for_a_shell_that_can_do_harm_is_pointed_out(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """It is named with its number, which counts the magic above."""
+    monkeypatch.setattr(shell.ipython, "set_next_input", [].append)
+    text = f"```bash\n# rm -rf /\nls -l\n{line}\n```"
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", text)
+
+    assert f"look at line 4: {line.strip()}" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("ls -l | sort > out.txt", "pip install pandas", "cat a.csv | head -3"),
+        *("grep -rf words.txt .", "echo form 2> /dev/null", "cp a.csv b/c.csv"),
+        *(
+            "python train.py --fast",
+            "for f in *.csv; do wc -l $f; done",
+            "rm x-for.tmp",
+        ),
+        *("ruff format .", "python eval.py"),
+    ],
+)
+def test_a_harmless_line_for_a_shell_gets_no_remark(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A remark that always comes would not be read."""
+    monkeypatch.setattr(shell.ipython, "set_next_input", [].append)
+
+    shown = replied(shell, emulator, monkeypatch, "-f code", f"```bash\n{line}\n```")
+
+    assert "(bash) is in the next cell, and was not run" in shown
+    assert "look at" not in shown
 
 
 def test_a_magic_of_the_shell_can_run_a_block(
