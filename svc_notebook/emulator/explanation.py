@@ -278,7 +278,7 @@ def _code(wish: str, sentences: Iterator[str]) -> Iterator[str]:
     language = name[1].lower() if name else "python"
     yield f"```{language}"
     mark = _COMMENTS[language]
-    yield from (f"\n{mark} {line}" for line in islice(sentences, USUAL))
+    yield from (f"\n{mark} {line}" for line in islice(sentences, SHORT))
     yield "\n```"
 
 

@@ -291,6 +291,17 @@ def test_a_system_message_may_exclude_an_answer_written_by_hand(ask: Ask) -> Non
     assert note == "no answer"
 
 
+def test_code_that_has_no_answer_is_one_comment(ask: Ask) -> None:
+    """It goes into the next cell of a notebook, as after `%svc fix`."""
+    text, note = ask("Write the corrected cell as a whole, in one Python code block.")
+
+    assert (
+        text
+        == f"```python\n# {I_AM[0]}: I play the service and cannot answer this.\n```"
+    )
+    assert note == "no answer"
+
+
 @pytest.mark.parametrize("temperature", [0, 0.7, 2])
 def test_a_thai_prompt_is_answered_in_thai(ask: Ask, temperature: float) -> None:
     """Only what is typed is in Latin letters."""
