@@ -15,7 +15,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from svc_notebook import Completion
-from svc_notebook.display.front_end import can_answer, cell_ids, parent_message
+from svc_notebook.display.escape import to_text
+from svc_notebook.display.front_end import (
+    Output,
+    can_answer,
+    cell_ids,
+    parent_message,
+)
+from svc_notebook.display.html_styles import verbatim_html
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import CompletionRequest
@@ -229,6 +236,17 @@ class CellContext:
                 "-o answer.",
                 param="output",
             )
+
+    def say(self, text: str) -> None:
+        """Show a text that is safe to print; a cell breaks its lines at blanks.
+
+        What is printed, a narrow cell breaks within words.
+        """
+        if self.is_terminal:
+            Output().write(f"{text}\n")
+            return
+        html = verbatim_html(to_text(text))
+        Output().publish({"text/html": html, "text/plain": text}, None)
 
     def put(self, output: str | None, value: object) -> None:
         """Assign a value to the variable that `-o` names, if there is one."""

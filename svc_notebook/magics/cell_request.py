@@ -10,7 +10,7 @@ from svc_notebook import Completion, Toolbox
 from svc_notebook.completion import advice_on_params
 from svc_notebook.conversations.attachments import add_items, as_sent
 from svc_notebook.display.escape import in_a_line, to_terminal
-from svc_notebook.display.front_end import Output, can_answer
+from svc_notebook.display.front_end import can_answer
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import BadRequestError, ParameterError
 from svc_notebook.exchange import Attached, Origin
@@ -84,9 +84,9 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     system = defaults.get("system") if options.system is None else options.system
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
-        Output().write(_unfilled_note(marks))
+        context.say(_unfilled_note(marks))
     if not options.is_raw and (note := _single_braces_note(context, cell)):
-        Output().write(note)
+        context.say(note)
     added = tuple(
         as_sent(find_context(name, context.names(), context.own_names()), hide)
         for name in dict.fromkeys(options.context)
@@ -181,7 +181,7 @@ def _unfilled_note(marks: Sequence[str]) -> str:
     filled = "variables, with .attribute and [index] parts"
     is_curly = re.search("[\u2018\u2019\u201c\u201d]", named) is not None
     hint = """; an index needs straight quotes: " or '""" * is_curly
-    return f"Sent as typed: {named} (only {filled}, are filled in{hint})\n"
+    return f"Sent as typed: {named} (only {filled}, are filled in{hint})"
 
 
 def _single_braces_note(context: CellContext, cell: str) -> str:
@@ -206,7 +206,7 @@ def _single_braces_note(context: CellContext, cell: str) -> str:
         for template in ("{{{}}}", "{{{{{}}}}}")
     )
     variables = "variable" if len(new_names) == 1 else "variables"
-    return f"Sent as typed: {typed}. Write {marks} to fill in the {variables}.\n"
+    return f"Sent as typed: {typed}. Write {marks} to fill in the {variables}."
 
 
 def single_request(prompt: CellPrompt) -> CellRequest:

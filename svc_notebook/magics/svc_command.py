@@ -9,9 +9,6 @@ from contextlib import contextmanager
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from svc_notebook.display.escape import to_text
-from svc_notebook.display.front_end import Output
-from svc_notebook.display.html_styles import verbatim_html
 from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import Interrupted, ParameterError, SvcError
 
@@ -122,17 +119,8 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
         answer = command.run(context, *command_line.arguments)
     if not isinstance(answer, str):
         return answer
-    if command.name == HELP and not context.is_terminal:
-        _show_page(answer)
-    else:
-        Output().write(answer + "\n")
+    context.say(answer)
     return None
-
-
-def _show_page(text: str) -> None:
-    """Show a text whose lines a narrow cell breaks at blanks; printed, within words."""
-    html = verbatim_html(to_text(text))
-    Output().publish({"text/html": html, "text/plain": text}, None)
 
 
 def _no_prompt(text: str) -> ParameterError:

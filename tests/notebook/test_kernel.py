@@ -279,7 +279,7 @@ def test_a_mark_that_goes_as_typed_is_said_at_once(kernel: Kernel) -> None:
     kernel.read(cell, ran)
 
     assert n_before == 1
-    assert [kind for kind, _ in ran.messages][:2] == ["stream", "display_data"]
+    assert [kind for kind, _ in ran.messages][:2] == ["display_data"] * 2
     assert "clear_output" not in dict(ran.messages)
     assert "word39" in ran.all("update_display_data")[-1]["data"]["text/plain"]
 
@@ -306,6 +306,28 @@ def test_only_colab_shows_how_colab_allows_widgets(kernel: Kernel) -> None:
 
     static = shown.all("display_data")[-1]["data"]["text/html"]
     assert "In Colab, run <code>from google.colab import output" in static
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("%svc use", "service  "),
+        ("%svc fix", "No cell of this kernel has failed; nothing to fix."),
+        (
+            "x = 1\nget_ipython().run_line_magic('svc', 'Hello {x}')",
+            "Sent as typed: {x}",
+        ),
+    ],
+)
+def test_a_note_breaks_at_blanks(kernel: Kernel, code: str, said: str) -> None:
+    """A narrow cell would break what is printed within words."""
+    ran = kernel.run(code)
+
+    note = ran.all("display_data")[0]["data"]
+    assert note["text/plain"].startswith(said)
+    assert said in note["text/html"]
+    assert "word-break:normal" in note["text/html"]
+    assert not ran.all("stream")
 
 
 def test_help_breaks_no_words_in_a_narrow_cell(kernel: Kernel) -> None:
