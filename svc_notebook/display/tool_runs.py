@@ -115,9 +115,20 @@ def _changes(step: Step) -> list[str]:
     changed = [
         f"changed {name} from {_value(before)} to {_value(ran[name])}"
         for name, before in asked.items()
-        if name in ran and ran[name] != before
+        if name in ran and not _is_same(before, ran[name])
     ]
     return [*changed, *added, *removed]
+
+
+def _is_same(asked: object, ran: object) -> bool:
+    """Compare arguments; a number for a Decimal was run as its text."""
+    if isinstance(asked, dict) and isinstance(ran, dict):
+        return asked.keys() == ran.keys() and all(
+            _is_same(value, ran[name]) for name, value in asked.items()
+        )
+    if isinstance(asked, list) and isinstance(ran, list):
+        return len(asked) == len(ran) and all(map(_is_same, asked, ran))
+    return asked == ran or (isinstance(asked, WrittenFloat) and asked.text == ran)
 
 
 def _value(value: object) -> str:
