@@ -6,6 +6,7 @@ import os
 import sys
 
 from svc_notebook import export, replies_df
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger import deletion
 from svc_notebook.ledger.ledger import Ledger, path_in_words, size_in_words
@@ -105,8 +106,7 @@ def _export(arguments: argparse.Namespace) -> str:
             param="run",
         )
     path = export(frame, arguments.file)
-    noun = "reply" if len(frame) == 1 else "replies"
-    return f"{len(frame):,} {noun}: {path}"
+    return f"{count_in_words(len(frame), 'replies')}: {path}"
 
 
 def _forget(place: str, arguments: argparse.Namespace) -> int:

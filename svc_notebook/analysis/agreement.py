@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import check_int, must_be, printable, shorten
@@ -346,6 +347,5 @@ def _notes(
     if statistics.special() is None:
         return [*lines, f"low and high {HOW_TO_INSTALL}."]
     if n := int(((n_prompts > 0) & (n_prompts < MIN_PROMPTS)).sum()):
-        which = f"{n} group{'s'[: n != 1]}"
-        lines.append(few_prompts(which, counted(df, unit)))
+        lines.append(few_prompts(count_in_words(n, "groups"), counted(df, unit)))
     return lines

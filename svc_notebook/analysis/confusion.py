@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import must_be, printable
@@ -23,7 +24,6 @@ from .reply_factors import (
     factors,
     has,
     has_flag,
-    in_number,
     in_words,
     named,
     prompt_codes,
@@ -180,7 +180,7 @@ class _Labelled:
         n = int((self.right < 0).sum())
         if not n:
             return []
-        replies = in_number(n, "replies")
+        replies = count_in_words(n, "replies")
         return [f"{replies} without a value of {label}: left out here."]
 
 
@@ -333,5 +333,5 @@ def _interval_lines(rows: dict[str, Any], n_labels: int, what: str) -> list[str]
         return [f"low and high {HOW_TO_INSTALL}."]
     n_prompts = np.delete(rows["n_prompts"], np.s_[n_labels :: n_labels + 1])
     if n := int(((n_prompts > 0) & (n_prompts < MIN_PROMPTS)).sum()):
-        return [few_prompts(f"{n} label{'s'[: n != 1]}", what)]
+        return [few_prompts(count_in_words(n, "labels"), what)]
     return []

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import Column, as_names
 from svc_notebook.ledger.scores import PREFIX
@@ -697,4 +698,4 @@ def _interval_notes(
         yield f"low, high and p {HOW_TO_INSTALL}."
     few = [row for row in rows if 0 < row.pair.estimate.n_units < MIN_PROMPTS]
     if n := len(few):
-        yield few_prompts(f"{n} comparison{'s'[: n != 1]}", few[0].study.counted)
+        yield few_prompts(count_in_words(n, "comparisons"), few[0].study.counted)

@@ -16,6 +16,7 @@ from svc_notebook.display.html_styles import (
     quiet_html,
 )
 from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.ledger.scores import PREFIX
 
 from .contrast_sentences import CANNOT_TELL, SAME_COST, Drawn, Sentence, shared_remarks
@@ -106,7 +107,7 @@ def html(contrast: Contrasted) -> str:
     first, rest = _sentences(contrast)
     parts = [_block(first)]
     if rest:
-        title = f"{len(rest):,} more sentence{'s'[: len(rest) != 1]}"
+        title = count_in_words(len(rest), "more sentences")
         parts.append(details_html(title, _block(rest)))
     parts.append(_block(shared_remarks(contrast.sentences)))
     parts += [chart.html() for chart in charts(contrast)]

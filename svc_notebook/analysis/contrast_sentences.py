@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.ledger.scores import PREFIX
 
 from . import rounding
@@ -14,7 +15,7 @@ from .contrast_pair import Dependence, Pair
 from .contrast_study import Study, level_names, short_names, shown, subtraction
 from .differences import Correction, Difference, StudentEstimate, units_needed
 from .joined_runs import IMPROVED, REGRESSED, RUN
-from .reply_factors import in_number, setting_name, spoken
+from .reply_factors import setting_name, spoken
 from .rounding import is_shown_as_none, number, percent, round_up
 from .run_differences import only_in_one_run, run_differences
 from .sequential import MIN_UNITS, ConfidenceSequence
@@ -323,10 +324,10 @@ def _from_labels(study: Study, pair: Pair) -> str:
     """Say how many scores and labels a corrected difference was made from."""
     if pair.labelled is None or study.scored is None:
         return ""
-    labels = in_number(pair.labelled.n, "labels")
+    labels = count_in_words(pair.labelled.n, "labels")
     if not pair.labelled.weight:
         return f", from {labels} alone: {study.scored.name} adds nothing to them"
-    scores = in_number(pair.n_scored, "scores")
+    scores = count_in_words(pair.n_scored, "scores")
     return f", from {scores} of {study.scored.name}, corrected by {labels}"
 
 
@@ -448,7 +449,7 @@ def _few_differ(study: Study, pair: Pair, difference: Difference, facts: _Facts)
         which = _ALL[n_differ - 1]
     verb = "differs" if n_differ == 1 else "differ"
     return (
-        f"{n_differ} of {in_number(pair.estimate.n_units, study.counted)} {verb}, "
+        f"{n_differ} of {count_in_words(pair.estimate.n_units, study.counted)} {verb}, "
         f"{which}for {higher}: too few to be sure; "
     )
 
@@ -585,8 +586,8 @@ def left_out(study: Study, pair: Pair) -> Iterable[str]:
     labelled = pair.labelled
     if labelled is not None and labelled.n_unpaired:
         yield (
-            f"Left out: {in_number(labelled.n_unpaired, 'labels')} of replies whose "
-            "counterpart has no label."
+            f"Left out: {count_in_words(labelled.n_unpaired, 'labels')} of replies "
+            "whose counterpart has no label."
         )
     study = study.scored or study
     names = level_names(study)
@@ -603,7 +604,7 @@ def left_out(study: Study, pair: Pair) -> Iterable[str]:
         parts += [f"{n:,} {of} {verb}" for verb, n in reasons.items() if n]
     if pair.n_alone and pair.n_prompts and not parts:
         rows = "row" if study.counted == "rows" else "prompt"
-        both = in_number(pair.n_prompts, f"{rows}s")
+        both = count_in_words(pair.n_prompts, f"{rows}s")
         have = "has" if pair.n_prompts == 1 else "have"
         alone = f"{pair.n_alone:,} {'has' if pair.n_alone == 1 else 'have'}"
         value = _score_with_article(study)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.costs import cost_in_words
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.number_words import cost_in_words
 
 from . import contrast_display, rounding
 from .contrast_sentences import SAME_COST, left_out

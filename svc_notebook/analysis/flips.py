@@ -11,6 +11,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, details_html
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.display.text_table import ComparedText, ComparisonTable
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
@@ -525,8 +526,7 @@ def _count(n: int, question: _Question) -> str:
     """Count rows; where other factors vary, a row counts with each combination."""
     unit = "row" if "row" in question.keys else "prompt"
     more = [name for name in question.keys if name not in {"row", "run", "prompt"}]
-    plural = "s"[: n != 1]
     if more:
         same = " and ".join([unit, *map(spoken, more)])
-        return f"{n:,} pair{plural} with the same {same}"
-    return f"{n:,} {unit}{plural}"
+        return f"{count_in_words(n, 'pairs')} with the same {same}"
+    return count_in_words(n, f"{unit}s")

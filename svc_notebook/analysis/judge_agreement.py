@@ -9,6 +9,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.html_styles import sentences_html
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.ledger.scores import PREFIX
@@ -21,7 +22,6 @@ from .reply_factors import (
     column_of,
     counted,
     factors,
-    in_number,
     in_words,
     is_rate,
     measure,
@@ -230,8 +230,9 @@ def _sentence(row: dict[Any, Any], names: _Names, groups: Groups) -> str:
     def share(name: str) -> str:
         return percent_with_interval(*_with_ends(row, name))
 
+    replies = count_in_words(n, "replies")
     sentences = (
-        f"{judge} agrees with {labels} on {share('agree')} of {in_number(n, 'replies')}"
+        f"{judge} agrees with {labels} on {share('agree')} of {replies}"
         f"; a guess that is always {row['constant']} does on "
         f"{percent(row['agree_of_constant'])}."
     )
@@ -266,8 +267,8 @@ def _notes(
     n_both = int((~np.isnan(truth + measure(df, names.judge).to_numpy())).sum())
     if n_labels > n_both:
         yield (
-            f"Left out: {in_number(n_labels - n_both, 'labels')} of replies without "
-            f"{names.short[0]}."
+            f"Left out: {count_in_words(n_labels - n_both, 'labels')} of replies "
+            f"without {names.short[0]}."
         )
     yield (
         "This is the agreement on replies like those with labels. It holds for all "
@@ -276,4 +277,4 @@ def _notes(
     if statistics.special() is None:
         yield f"low and high {HOW_TO_INSTALL}."
     elif n := int((n_units < MIN_PROMPTS).sum()):
-        yield few_prompts(f"{n} group{'s'[: n != 1]}", counted(df, unit))
+        yield few_prompts(count_in_words(n, "groups"), counted(df, unit))

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.ledger.scores import PREFIX
@@ -24,7 +25,6 @@ from .reply_factors import (
     factors,
     has,
     has_flag,
-    in_number,
     in_words,
     is_request,
     measure,
@@ -197,9 +197,9 @@ def _line(
     """Say how many replies are missing, where, and how the figures treat them."""
     n, n_all = int(gap.is_bad.sum()), int(gap.is_due.sum())
     if where is None:
-        line = f"{n:,} of {in_number(n_all, gap.noun)} {gap.verbs[n != 1]}"
+        line = f"{n:,} of {count_in_words(n_all, gap.noun)} {gap.verbs[n != 1]}"
     else:
-        rows = in_number(where.n_all, gap.noun)
+        rows = count_in_words(where.n_all, gap.noun)
         line = f"{where.n:,} of {rows} {where.phrase} {gap.verbs[where.n != 1]}"
         line += f", and {n - where.n:,} of {n_all - where.n_all:,} others"
     if missing is None or not gap.is_left_out:

@@ -7,6 +7,7 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.ratings import RATED, read_ratings
@@ -202,4 +203,4 @@ def _interval_notes(frame: pd.DataFrame, what: str) -> list[str]:
         return [f"low and high {HOW_TO_INSTALL}."]
     first = frame[frame["category"] == frame["category"].iloc[0]]
     n = int((first["n_units"] < MIN_PROMPTS).sum())
-    return [few_prompts(f"{n} group{'s'[: n != 1]}", what)] if n else []
+    return [few_prompts(count_in_words(n, "groups"), what)] if n else []

@@ -22,6 +22,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, visible
 from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError, import_extra
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.service.params import check_int, shorten
@@ -37,7 +38,6 @@ from .reply_factors import (
     column_of,
     counted,
     factors,
-    in_number,
     in_words,
     is_rate,
     measure,
@@ -376,8 +376,8 @@ class _Measured:
             *estimates[:3], *counted_values, missing, strict=True
         ):
             said = why if np.isnan(value) else show(value, low, high)
-            counts = [in_number(n_units, self.unit_noun)] if n else []
-            counts += [in_number(n, "replies")] if n != n_units else []
+            counts = [count_in_words(n_units, self.unit_noun)] if n else []
+            counts += [count_in_words(n, "replies")] if n != n_units else []
             ends = {"value": _known(value), "low": _known(low), "high": _known(high)}
             means.append({**ends, "number": ", ".join([said, *counts])})
         return means

@@ -9,6 +9,7 @@ import pandas as pd
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.scores import PREFIX
@@ -17,7 +18,7 @@ from svc_notebook.service.params import must_be, printable, shorten
 
 from .bradley_terry import Ints, PairVerdicts, covariance, reachable, strengths
 from .contrast_display import wrapped
-from .reply_factors import check_replies, in_number, named
+from .reply_factors import check_replies, named
 from .statistics import HOW_TO_INSTALL, Floats, t_quantile
 
 PICKED = f"{PREFIX}picked"
@@ -225,7 +226,7 @@ def _unit_noun(unit: str | list[str] | None, default: str) -> str:
 
 
 def _left_out(n: int, what: str, why: str) -> list[str]:
-    return [f"{in_number(n, what)} {why} left out."] if n else []
+    return [f"{count_in_words(n, what)} {why} left out."] if n else []
 
 
 def _check_connected(names: list[str], beats: Any) -> None:  # noqa: ANN401 - an array
@@ -318,7 +319,7 @@ def _result(
     ).sort_values(["strength", "candidate"], ascending=[False, True])
     df = df.reset_index(drop=True)
     best = tuple(df["candidate"][df["is_best"]])
-    counted = in_number(n_units, verdicts.unit_noun)
+    counted = count_in_words(n_units, verdicts.unit_noun)
     says = _sentence(df, best, counted, is_early=n_units < MIN_UNITS)
     return Ranking(df, best, n_units, says, tuple(notes), _chart(df))
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .reply_factors import in_number
+from svc_notebook.display.number_words import count_in_words
+
 from .rounding import number_with_interval
 from .statistics import MIN_PROMPTS, Ratios
 
@@ -46,8 +47,8 @@ class RaterAgreement:
     def says(self) -> str:
         """The agreement as a sentence."""
         head = (
-            f"{self.n_raters} raters gave {in_number(self.n_items, 'replies')} the "
-            f"same value in {100 * self.agree:.0f} % of cases"
+            f"{self.n_raters} raters gave {count_in_words(self.n_items, 'replies')} "
+            f"the same value in {100 * self.agree:.0f} % of cases"
         )
         if np.isnan(self.alpha):
             return f"{head}, always the same one, so alpha is not defined."

@@ -25,6 +25,7 @@ from typing import (
 
 import msgspec
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.reply_columns import ANSWERS, Dtype, dtype_of
@@ -588,7 +589,7 @@ class UnreadAnswers:
     @property
     def in_words(self) -> str:
         """Their number in words; "" if all were read."""
-        return f"{self.n:,} answer{'s' * (self.n != 1)} not read" if self.n else ""
+        return f"{count_in_words(self.n, 'answers')} not read" if self.n else ""
 
     @property
     def note(self) -> str:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from svc_notebook.display.costs import cost_in_words
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.number_words import cost_in_words, count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
@@ -411,7 +411,7 @@ def _cannot_tell_sentence(
     if is_only:
         intervals = f" ({pairs[0][0].interval(pairs[0][1])})"
     n_needed = max(change.n_would_tell for _, change in pairs)
-    rows = f"{n_rows:,} row{'s'[: n_rows != 1]}"
+    rows = count_in_words(n_rows, "rows")
     if n_needed == inf:
         return f"Cannot tell with {rows}{intervals}."
     needed = round_up(max(ceil(n_needed), n_rows + 1))
@@ -439,7 +439,7 @@ def _basis_sentence(
     newest = int(df[CHECK].max())
     n_rows = len(df[df[CHECK] > 0].groupby(unit(df)))
     on = "the replies" if question.on is None else question.on.removeprefix(PREFIX)
-    checks = "1 check" if newest == 1 else f"{newest:,} checks"
+    checks = count_in_words(newest, "checks")
     cost = f" for {cost_in_words(requests.cost)} {requests.currency}".rstrip()
     return (
         f"This is over {n_rows:,} rows in {checks}, by {printable(on)}; "

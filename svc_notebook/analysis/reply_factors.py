@@ -358,14 +358,6 @@ def counted(df: pd.DataFrame, names: Any = None) -> str:  # noqa: ANN401 - as in
     return "prompts" if unit(df) == ["prompt"] else "rows"
 
 
-def in_number(n: float, noun: str) -> str:
-    """Return a number with its noun, given in the plural: "1 row", "1,200 replies"."""
-    singular = {"replies": "reply"}.get(noun, noun.removesuffix("s"))
-    if noun.startswith("values "):
-        singular = noun.replace("values", "value", 1)
-    return f"{n:,.0f} {singular if n == 1 else noun}"
-
-
 def _differing(df: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """Return the columns that have several values for one prompt."""
     if not (names := list(names)):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.interval_chart import IntervalChart
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.display.report_page import (
     Drawings,
     ReportPart,
@@ -42,7 +43,6 @@ from .reply_factors import (
     counted,
     factors,
     has,
-    in_number,
     in_words,
     is_rate,
     measure,
@@ -248,7 +248,7 @@ def _clearest_sentences(contrast: Contrast) -> list[str]:
     sentences, n = [*map(reworded, clearest(contrast))], len(contrast.df)
     n_more = n - len(sentences)
     if len(sentences) > 1:
-        more = f"And {n_more:,} more comparison{'s'[: n_more != 1]} below."
+        more = f"And {count_in_words(n_more, 'more comparisons')} below."
         sentences += [more] if n_more else []
     elif n_more and any(is_clear(contrast)):
         sentences.append(f"This is the clearest of {n:,} comparisons.")
@@ -489,7 +489,7 @@ def _too_small(contrast: Contrast, units: str) -> Iterator[str]:
     size = rounding.difference(
         float(least[position]), is_rate=is_rate(contrast.replies, str(row["on"]))
     )
-    over = in_number(int(row["n_units"]), units)
+    over = count_in_words(int(row["n_units"]), units)
     what = measured(contrast.replies, [column_of(contrast.replies, row["on"])])
     yield f"A difference of less than {size} in {what} would often be missed in {over}."
 
@@ -528,7 +528,9 @@ def random_section(findings: Findings) -> ReportSection | None:
     if not len(places):
         return None
     chosen = sorted(_draw(places.tolist(), findings.seed, "random"))
-    lead = f"{len(chosen)} of {in_number(len(places), 'replies')}, drawn at random."
+    lead = (
+        f"{len(chosen)} of {count_in_words(len(places), 'replies')}, drawn at random."
+    )
     if len(chosen) == len(places):
         lead = f"All replies: {len(places):,}."
     return ReportSection(
@@ -555,7 +557,7 @@ def worst_section(findings: Findings) -> ReportSection | None:
     chosen = sorted(drawn, key=lambda place: float(values[place]))[:_REPLIES]
     lead = f"{len(chosen)} replies with the lowest {_short(on)}"
     if is_rate(findings.df, on):
-        lead = f"{len(chosen)} of {in_number(len(places), 'replies')} "
+        lead = f"{len(chosen)} of {count_in_words(len(places), 'replies')} "
         name = _short(on)
         not_so = f"are not {name}" if name in ADJECTIVES else f"have no {name}"
         lead += f"that {not_so}, drawn at random"
@@ -599,8 +601,8 @@ def judge_section(
         ].tolist()
         if differing:
             chosen = sorted(_draw(differing, findings.seed, judge, n=_DISAGREEMENTS))
-            head = f"{len(chosen)} of {in_number(len(differing), 'replies')} on which "
-            head += "they differ"
+            of_all = count_in_words(len(differing), "replies")
+            head = f"{len(chosen)} of {of_all} on which they differ"
             parts.append(ReportReplies(head, _table(findings, chosen)))
     return ReportSection("The judges", parts) if parts else None
 

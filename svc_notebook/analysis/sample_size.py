@@ -12,6 +12,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.html_styles import sentences_html
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.service.params import check_flag, check_number, must_be
@@ -33,7 +34,6 @@ from .reply_factors import (
     check_replies,
     column_of,
     factors,
-    in_number,
     named,
 )
 from .rounding import difference as difference_text
@@ -412,16 +412,16 @@ def _advice(
     # of options with the same number of prompts, only the one with the fewest repeats
     saving = {round_up(n): repeats for repeats, n in reversed(needed.options.items())}
     choices = [
-        f"{in_number(n, noun)} with {in_number(repeats, 'repeats')}"
+        f"{count_in_words(n, noun)} with {count_in_words(repeats, 'repeats')}"
         for n, repeats in reversed(saving.items())
     ]
     if study.design.unit:
         n_units = needed.n_prompts * pair.estimate.n_units / pair.n_prompts
-        choices[0] += f" (of {in_number(round_up(ceil(n_units)), study.counted)})"
+        choices[0] += f" (of {count_in_words(round_up(ceil(n_units)), study.counted)})"
     if n_conditions > 1:
         several = "combination of " if len(study.others) > 1 else ""
         choices[-1] += f", each with every {several}{' and '.join(study.others)}"
-    n_pilot = in_number(pair.estimate.n_units, study.counted)
+    n_pilot = count_in_words(pair.estimate.n_units, study.counted)
     low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     return (
         f"To {_aim(study, goal)}, you need about {' or '.join(choices)}. A pilot of "
@@ -435,19 +435,19 @@ def _advice_with_labels(
     noun = "prompts" if study.design.unit else study.counted
     judge = (study.scored or study).name
     n_alone = [*needed.options][-1]
-    alone = f"{in_number(round_up(n_alone), noun)} that all have {study.name}"
+    alone = f"{count_in_words(round_up(n_alone), noun)} that all have {study.name}"
     of_prompt = labelled.n / labelled.n_prompts / 2 * len(study.levels)
-    labels = in_number(round_up(ceil(needed.n_labelled * of_prompt)), "labels")
+    labels = count_in_words(round_up(ceil(needed.n_labelled * of_prompt)), "labels")
     if needed.n_labelled == n_alone:
         plan, share = f"{alone} ({labels}); {judge} would not save enough of them", ""
     else:
-        plan = f"{in_number(round_up(needed.n_prompts), noun)} with {judge}, "
+        plan = f"{count_in_words(round_up(needed.n_prompts), noun)} with {judge}, "
         plan += f"{round_up(needed.n_labelled):,} of them also with {study.name} "
         plan += f"({labels}), or {alone}"
         share = ", with as large a share of labels"
     low, high = round_up(needed.n_prompts_low), round_up(needed.n_prompts_high)
     correlation = labelled.parts.correlation if labelled.parts else 0.0
-    n_pilot = in_number(labelled.n_units, study.counted)
+    n_pilot = count_in_words(labelled.n_units, study.counted)
     return (
         f"To {_aim(study, goal)}, you need about {plan}. The differences of both "
         f"correlate by {correlation:.2f} in the pilot. Its {n_pilot} with labels know "

@@ -11,6 +11,7 @@ import pandas as pd
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 
@@ -22,7 +23,6 @@ from .reply_factors import (
     check_replies,
     counted,
     factors,
-    in_number,
     in_words,
     is_rate,
     measure,
@@ -158,7 +158,7 @@ def _chart(
     counts = figures["n_prompts"].tolist()
     # equal counts are those of the run; different ones say how sure a figure is
     is_worth_showing = len(set(counts)) > 1
-    rows = [f", {in_number(n, counted(df))}" * is_worth_showing for n in counts]
+    rows = [f", {count_in_words(n, counted(df))}" * is_worth_showing for n in counts]
     names = zip(*(_value_names(figures, name) for name in conditions), strict=True)
     columns = (figures[end].to_numpy(dtype=float) for end in ("value", "low", "high"))
     return IntervalChart(

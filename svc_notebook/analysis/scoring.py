@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
 from svc_notebook.display.front_end import write_note, write_warning
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.ledger import Ledger
@@ -287,7 +288,7 @@ class ScoreOutcome:
 
     def _missing_right_line(self) -> str:
         n_replies = self.n_missing_right
-        replies = "1 reply" if n_replies == 1 else f"{n_replies} replies"
+        replies = count_in_words(n_replies, "replies")
         missing = " and ".join(self.missing) or _ANSWER
         verb = "are" if len(self.missing) > 1 else "is"
         others = [name for name in self.missing if not name.startswith(_ANSWER)]

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.front_end import write_note
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import PER_TOKENS, Prices
 from svc_notebook.ledger.reply_columns import Column, as_names
@@ -427,7 +428,7 @@ def _interval_lines(estimates: Mapping[str, Estimates], what: str) -> list[str]:
         return [f"low and high {HOW_TO_INSTALL}."]
     few = [estimate.n_units for estimate in estimates.values()]
     n = max(int(((n > 0) & (n < MIN_PROMPTS)).sum()) for n in few)
-    return [few_prompts(f"{n} group{'s'[: n != 1]}", what)] if n else []
+    return [few_prompts(count_in_words(n, "groups"), what)] if n else []
 
 
 def few_prompts(subject: str, noun: str = "prompts") -> str:

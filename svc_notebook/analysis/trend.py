@@ -9,6 +9,7 @@ import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
 from svc_notebook.display.html_styles import sentences_html
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
@@ -24,7 +25,6 @@ from .reply_factors import (
     column_of,
     counted,
     factors,
-    in_number,
     is_rate,
     named,
     prompt_codes,
@@ -242,7 +242,7 @@ def _cells(df: pd.DataFrame, column: str, values: Floats) -> tuple[_Cells, list[
     setting = df[column].to_numpy(dtype="float64", na_value=np.nan)
     notes, is_sent = [], ~np.isnan(setting)
     if n := int((~np.isnan(values) & ~is_sent).sum()):
-        notes.append(f"{in_number(n, 'replies')} without {column} left out")
+        notes.append(f"{count_in_words(n, 'replies')} without {column} left out")
     values = np.where(is_sent, values, np.nan)
     prompt, others = prompt_codes(df), [x for x in factors(df) if x != column]
     same = pd.DataFrame({"prompt": prompt}).assign(
@@ -301,7 +301,7 @@ def _sentence(df: pd.DataFrame, result: Trend, noun: str) -> str:
         (sign * distance * result.slope, *ends), is_rate=is_rate(df, result.on)
     )
     verb = "falls" if sign < 0 else "rises"
-    counts = in_number(result.n_units, noun)
+    counts = count_in_words(result.n_units, noun)
     seen = f"{name} {verb} with {factor}: by {change} "
     seen += f"from {number(result.start)} to {number(result.end)}"
     if np.isnan(result.low):
@@ -313,7 +313,7 @@ def _sentence(df: pd.DataFrame, result: Trend, noun: str) -> str:
 
 def _why_no_interval(result: Trend, noun: str) -> str:
     if result.n_units < MIN_PROMPTS:
-        counts = in_number(result.n_units, noun)
+        counts = count_in_words(result.n_units, noun)
         return f"it has {counts}, but at least {MIN_PROMPTS} are needed"
     if statistics.special() is None:
         return f"low, high and p {HOW_TO_INSTALL}"

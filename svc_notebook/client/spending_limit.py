@@ -11,7 +11,7 @@ from math import isinf
 from threading import Lock
 from typing import Literal
 
-from svc_notebook.display.costs import cost_in_words
+from svc_notebook.display.number_words import cost_in_words
 from svc_notebook.errors import SpendingLimitError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS

@@ -12,6 +12,7 @@ from .escape import to_terminal, to_text, without_blank_lines
 from .growing_markdown import Blocks
 from .html_styles import details_html, quiet_html
 from .markdown import reply_html, to_html, with_line_feeds
+from .number_words import count_in_words
 from .reply_footer import marks_html, marks_text
 
 SHOWN_CHARS = 600  # of each text; the rest is folded
@@ -158,12 +159,8 @@ class ComparisonTable:
         lines = []
         for kind, n in counts.items():
             how = f": {self.how_to_show}" if kind == "rows" and self.how_to_show else ""
-            if n == 1:
-                one = {"replies of these rows": "reply of these rows"}
-                line = f"1 more {one.get(kind, kind.removesuffix('s'))} is not shown"
-            else:
-                line = f"{n:,} more {kind} are not shown"
-            lines += [line + how] if n else []
+            more, verb = count_in_words(n, f"more {kind}"), "is" if n == 1 else "are"
+            lines += [f"{more} {verb} not shown{how}"] if n else []
         return lines
 
 

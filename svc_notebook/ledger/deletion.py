@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import near_names
 
 from .exchange_rows import from_row, since_sql
-from .ledger import counted, exists, size_in_words
+from .ledger import exists, size_in_words
 from .ledger_file import SHORT_BUSY_S, explained, open_file, transaction
 
 _COMPARED = 1000  # an unknown name is compared with so many of the newest names
@@ -68,7 +69,7 @@ def forget(place: str, selection: Selection = ALL) -> str:
         ". Another program is reading the ledger; until it ends, the -wal file may "
         "still hold the deleted texts"
     )
-    return f"{counted(n, 'exchange')} deleted from {place}{note * is_held}"
+    return f"{count_in_words(n, 'exchanges')} deleted from {place}{note * is_held}"
 
 
 def preview(place: str, selection: Selection) -> str:
@@ -89,10 +90,12 @@ def preview(place: str, selection: Selection) -> str:
         if selection.kind and not n:
             raise _unknown_name(connection, selection, place)
         kept = _kept_elsewhere(connection, selection, place)
-    counts = zip(others, ("tool call", "score", "rating"), strict=True)
-    more = "".join(f", {counted(n_rows, noun)}" for n_rows, noun in counts if n_rows)
+    counts = zip(others, ("tool calls", "scores", "ratings"), strict=True)
+    more = "".join(
+        f", {count_in_words(n_rows, nouns)}" for n_rows, nouns in counts if n_rows
+    )
     return (
-        f"This permanently deletes {counted(n, 'exchange')}{more}"
+        f"This permanently deletes {count_in_words(n, 'exchanges')}{more}"
         f"{selection.description} from {place} (it holds {size_in_words(place)}).{kept}"
     )
 

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import msgspec
 
+from svc_notebook.display.number_words import bytes_in_words, count_in_words
 from svc_notebook.errors import LedgerError, ParameterError, warn
 from svc_notebook.exchange import Exchange, UsageSource
 
@@ -603,13 +604,9 @@ def size_in_words(place: str) -> str:
         return f"no exchanges, {bytes_in_words(n_bytes)}"
     since, until = first[:10], last[:10]
     when = f"on {since}" if since == until else f"from {since} to {until}"
-    many = f"{counted(n, 'exchange')} of {counted(n_sessions, 'session')}"
+    exchanges = count_in_words(n, "exchanges")
+    many = f"{exchanges} of {count_in_words(n_sessions, 'sessions')}"
     return f"{many}, {bytes_in_words(n_bytes)}, {when}"
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless it is 1."""
-    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def exists(place: str) -> bool:
@@ -625,13 +622,3 @@ def _n_bytes(place: str) -> int:
         for file_or_journal in files
         if file_or_journal.exists()
     )
-
-
-def bytes_in_words(n_bytes: int) -> str:
-    """Return a number of bytes in words."""
-    size = float(n_bytes)
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:  # noqa: PLR2004 - as the units say
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Exchange, is_cut
 from svc_notebook.service.params import did_you_mean
@@ -125,7 +126,7 @@ def say_left_out(
         The frame without groups in which no exchange is counted.
     """
     if n := int(usage["n_left_out"].sum()):
-        exchanges = f"{n:,} exchange{'s'[: n != 1]}"
+        exchanges = count_in_words(n, "exchanges")
         say(f"{exchanges} left out: emulated or reused{hint}.")
     is_counted = (usage["n_exchanges"] > 0) | (usage["n_left_out"] == 0)
     return usage[is_counted].reset_index(drop=True)
@@ -141,7 +142,7 @@ def say_unpriced(usage: pd.DataFrame, *, say: Callable[[str], object]) -> None:
     models = ""
     if "model" in usage:
         models = f": {', '.join(usage.loc[is_unpriced, 'model'].unique())}"
-    exchanges = f"{n:,} exchange{'s'[: n != 1]}"
+    exchanges = count_in_words(n, "exchanges")
     say(f"{exchanges} {have} no price in {table}, so {costs} unknown{models}.")
 
 

@@ -8,6 +8,7 @@ from typing import Any, get_origin
 
 from IPython.lib.pretty import pretty
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.exchange import Exchange
@@ -112,7 +113,7 @@ class ValueCell(RoundsCell):
         except ToolCallError as error:
             error.remedy = _REMEDY
             raise
-        replies = "1 reply" if len(self._texts) == 1 else f"{len(self._texts)} replies"
+        replies = count_in_words(len(self._texts), "replies")
         note = f"{replies} before it did not fit" if self._texts else ""
         last = self._newest.final() if self._newest else Final(texts=())
         final = replace(last, texts=(_to_text(value),), is_verbatim=True, tool_runs=())

@@ -11,6 +11,7 @@ from svc_notebook.conversations.restore import (
     read_saved,
 )
 from svc_notebook.display.escape import in_a_line
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import LedgerError, ParameterError
 from svc_notebook.service.params import did_you_mean, shorten
 from svc_notebook.session import Session
@@ -179,7 +180,7 @@ def conversations_df(session: Session) -> "pd.DataFrame":
         names = session.ledger.conversations() - {name for name, *_ in rows}
     return listing(
         indexed_frame(CONVERSATION_LIST, rows),
-        f"{len(rows)} conversation{'s'[: len(rows) != 1]} in this kernel."
+        f"{count_in_words(len(rows), 'conversations')} in this kernel."
         if rows
         else "This kernel has no conversation yet.",
         ("conversation", "turns", "tokens", "system"),

@@ -4,6 +4,7 @@ from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.endpoints import Endpoint, facts_of
 from svc_notebook.errors import SvcError
 from svc_notebook.service.catalogue import Limit
@@ -118,5 +119,5 @@ def _summary(endpoint: Endpoint, n_models: int) -> str:
         return f"{source}:{reason} Any model can be asked by its id."
     if problem:
         return f"{source}: {n_models:,} known; others can be asked.{reason}"
-    models = f"{n_models} model{'s'[: n_models != 1]}"
+    models = count_in_words(n_models, "models")
     return f"{source} names {models}; others can be asked."

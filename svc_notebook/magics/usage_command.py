@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from svc_notebook.display.costs import cost_in_words
+from svc_notebook.display.number_words import cost_in_words, count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.exchange_rows import Filters, since_sql
 from svc_notebook.session import Session
@@ -107,7 +107,7 @@ def _sentence(usage: "pd.DataFrame", filters: Filters, currency: str) -> str:
     """Return how many requests were sent, since when, and what they cost if known."""
     n_requests = int(usage["n_requests"].sum())
     senders = "This kernel" if filters["scope"] == "session" else "All kernels"
-    sentence = f"{senders} sent {n_requests:,} request{'s'[: n_requests != 1]}"
+    sentence = f"{senders} sent {count_in_words(n_requests, 'requests')}"
     if since := filters.get("since"):
         instant = datetime.fromisoformat(since_sql(since)).astimezone()
         sentence += f" since {instant:%Y-%m-%d %H:%M}"

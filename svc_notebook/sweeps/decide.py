@@ -37,9 +37,9 @@ from svc_notebook.analysis.reply_factors import check_replies, coded, named, uni
 from svc_notebook.analysis.scoring import source_digest
 from svc_notebook.analysis.stopping_rule import Look, Question, combined, look_at
 from svc_notebook.analysis.summary import with_costs
-from svc_notebook.display.costs import cost_in_words
 from svc_notebook.display.front_end import Output, Screen
 from svc_notebook.display.html_styles import BODY
+from svc_notebook.display.number_words import cost_in_words
 from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.ledger.exchange_rows import to_json
 from svc_notebook.ledger.reply_columns import as_names

@@ -14,7 +14,11 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from svc_notebook.client.rate_windows import MARGIN_S, MINUTE_S, SECOND_S, UNLIMITED
-from svc_notebook.display.costs import cost_in_words
+from svc_notebook.display.number_words import (
+    cost_in_words,
+    count_in_words,
+    duration_in_words,
+)
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.service.catalogue import Limit, limit_of
@@ -478,17 +482,6 @@ def last_sent_s(n_requests: int, limit: Limit, held_s: Sequence[float] = ()) -> 
 
 
 SHOWN_MODELS = 4  # most names of models in a line
-_MINUTES_S = 120  # shorter times are shown in seconds
-_HOURS_S = 7200  # longer times are shown in hours
-
-
-def duration(length_s: float) -> str:
-    """Return a duration in words, in the units that people use."""
-    if length_s < _MINUTES_S:
-        return f"{length_s:.0f} s"
-    if length_s < _HOURS_S:
-        return "{} min {} s".format(*divmod(round(length_s), 60))
-    return "{} h {} min".format(*divmod(round(length_s / 60), 60))
 
 
 def cost_range(size: PlanEstimate) -> str:
@@ -571,10 +564,9 @@ def ask_before_sending(
     Raises:
         ParameterError: No input is possible here.
     """
-    requests = "request" if n_requests == 1 else "requests"
-    how_long = f", which takes about {duration(lasts_s)}" if lasts_s else ""
+    how_long = f", which takes about {duration_in_words(lasts_s)}" if lasts_s else ""
     question = (
-        f"This sends {n_requests:,} {requests}{how_long}"
+        f"This sends {count_in_words(n_requests, 'requests')}{how_long}"
         f"{_most_cost(size, n_requests)}. Continue?"
     )
     try:

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.endpoints import SERVICE, Endpoint
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.params import (
@@ -216,7 +217,7 @@ def _with_prompt_labels(dimension: Dimension) -> Dimension:
     is_filled = any(map(columns_in, distinct.values()))
     if len(distinct) == 1 or (len(set(ends)) == len(ends) and not is_filled):
         return dimension
-    labels = [f"{n} message{'' if n == 1 else 's'}" for n in sizes]
+    labels = [count_in_words(n, "messages") for n in sizes]
     if len(set(sizes)) < len(sizes):
         labels = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]
     label_of = dict(zip(distinct, labels, strict=True))

@@ -33,7 +33,6 @@ from svc_notebook.analysis.reply_factors import (
     check_replies,
     coded,
     factors,
-    in_number,
     in_words,
     named,
     prompt_codes,
@@ -68,6 +67,7 @@ from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import BODY, folded_html, quiet_html
 from svc_notebook.display.interval_chart import Interval, IntervalChart
 from svc_notebook.display.markdown import plain_text
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.scores import JUDGED, Score, replace_scores
@@ -654,8 +654,10 @@ class Judge:
         if self._question.pairs is not None:
             n, noun = n // 2, "pairs"
         both = " in both orders" if noun == "pairs" else ""
-        more = f"; {in_number(n_probes, 'requests')} are probes" if n_probes else ""
-        return f"Each judge is asked about {in_number(n, noun)}{both}{more}."
+        more = (
+            f"; {count_in_words(n_probes, 'requests')} are probes" if n_probes else ""
+        )
+        return f"Each judge is asked about {count_in_words(n, noun)}{both}{more}."
 
     def _first_prompt(self) -> str:
         """Return the prompt of the first reply or pair, as it is sent; "" if none."""
@@ -760,7 +762,7 @@ def preferences_of(
 def _win_chart(pairs: pd.DataFrame) -> IntervalChart:
     """Draw how often each candidate won; a tie counts half."""
     unit = pairs[pairs.columns[0]]
-    intervals = []
+    intervals, n_pairs = [], count_in_words(len(pairs), "pairs")
     for name in sorted({*pairs[LEFT], *pairs[RIGHT]}):
         sides = np.select(
             [pairs[LEFT] == name, pairs[RIGHT] == name], [LEFT, RIGHT], ""
@@ -775,7 +777,7 @@ def _win_chart(pairs: pd.DataFrame) -> IntervalChart:
                 low=share.low,
                 high=share.high,
                 numbers=percent_with_interval(*share),
-                title=f"preferred, in {in_number(len(pairs), 'pairs')} (ties are half)",
+                title=f"preferred, in {n_pairs} (ties are half)",
             )
         )
     return IntervalChart(

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.number_words import count_in_words, duration_in_words
 from svc_notebook.display.reply_display import Final
 from svc_notebook.exchange import Failure
 from svc_notebook.service.catalogue import DEFAULT_MAX_TOKENS
@@ -20,7 +21,6 @@ from .estimate import (
     SoFar,
     Speed,
     cost_range,
-    duration,
     forecast,
     missing_requests,
 )
@@ -77,7 +77,7 @@ def headline(
     `unread` says how many answers could not be read.
     """
     n_trials = len(grid)
-    requests = f"{n_trials:,} request{'' if n_trials == 1 else 's'}"
+    requests = count_in_words(n_trials, "requests")
     if not n_trials:
         return "0 requests planned, nothing to send."
     if not is_begun:
@@ -102,7 +102,7 @@ def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
     slowest = forecasts[0] if forecasts else None
     article = "" if slowest and slowest.binds.startswith("your") else "the "
     if slowest and slowest.ends_s:
-        low, best, high = map(duration, slowest.ends_s)
+        low, best, high = map(duration_in_words, slowest.ends_s)
         why = f"{article}{slowest.binds}" if slowest.binds else "how long replies take"
         between = "" if low == high else f" ({low} to {high}, by the replies so far)"
         lines.append(
@@ -111,8 +111,8 @@ def duration_lines(forecasts: Sequence[Forecast]) -> list[str]:
         )
     elif slowest and slowest.last_sent_s:
         lines.append(
-            f"about {duration(slowest.last_sent_s or 0)} until the last request is "
-            f"sent, because of {article}{slowest.binds} of {slowest.model}"
+            f"about {duration_in_words(slowest.last_sent_s or 0)} until the last "
+            f"request is sent, because of {article}{slowest.binds} of {slowest.model}"
         )
     unknown = [forecast.model for forecast in forecasts if forecast.last_sent_s is None]
     if unknown:
@@ -168,7 +168,7 @@ def _rows_in_words(rows: Rows | None) -> str:
     shown = f"{len(rows)} ({names})" if names else str(len(rows))
     renamed = (f", the second {name} as var_{name}" for name in sorted(rows.duplicates))
     n_files = 0 if rows.files is None else len(rows.files.files)
-    where = f" in {n_files} Parquet file{'s' * (n_files > 1)}" if n_files else ""
+    where = f" in {count_in_words(n_files, 'Parquet files')}" if n_files else ""
     return shown + "".join(renamed) + where
 
 

@@ -15,6 +15,7 @@ import msgspec
 import pandas as pd
 
 from svc_notebook.display.front_end import write_note
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.cache import hash_request
@@ -147,7 +148,7 @@ def dataset(
     reader = _QuestionReader(current().context())
     reader.read(scope=scope, since=since, conversation=conversation, model=model)
     frame = to_frame(_where_keeps(reader, where), DATASET)
-    reader.say(_questions_in_words(len(frame)))
+    reader.say(count_in_words(len(frame), "questions"))
     return frame
 
 
@@ -425,17 +426,13 @@ def _by_row(name: str, arguments: Iterable[Mapping[str, Any]]) -> list[Any]:
     return values
 
 
-def _questions_in_words(n: int) -> str:
-    return f"{n:,} question{'' if n == 1 else 's'}"
-
-
 def _summary_in_words(questions: Sequence[PastQuestion]) -> str:
     names = Counter(
         row.exchange.origin.conversation
         for row in questions
         if row.exchange.origin.conversation
     )
-    summary = f"{_questions_in_words(len(questions))} will be asked again"
+    summary = f"{count_in_words(len(questions), 'questions')} will be asked again"
     if not names:
         return summary
     shown = ", ".join(f"{name} {n}" for name, n in names.most_common(_SHOWN_NAMES))

@@ -14,6 +14,7 @@ from inspect import isfunction
 from types import MethodType
 from typing import Any, NamedTuple, Protocol, overload
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import (
     ParameterError,
     ToolCallError,
@@ -440,8 +441,7 @@ class Toolbox:
             f"<td>{to_text(_notes(tool))}</td></tr>"
             for tool in self
         )
-        n = len(self)
-        tools = "1 tool" if n == 1 else f"{n} tools"
+        tools = count_in_words(len(self), "tools")
         return (
             "<div><table><thead><tr><th>tool</th><th>description</th><th>notes</th>"
             f'</tr></thead><tbody>{rows}</tbody></table><div style="{_QUIET}">'

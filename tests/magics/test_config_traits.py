@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.display.costs import cost_in_words
+from svc_notebook.display.number_words import cost_in_words
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.service.chunk import Choice, CompletionBody, Usage
 from svc_notebook.service.request import build_request

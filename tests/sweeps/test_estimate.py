@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_notebook.client.request_pipeline import RequestPipeline
-from svc_notebook.display.costs import cost_in_words
+from svc_notebook.display.number_words import cost_in_words
 from svc_notebook.ledger.prices import Price, Prices
 from svc_notebook.service.catalogue import limit_of
 from svc_notebook.session import Session
