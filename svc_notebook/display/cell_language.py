@@ -1,6 +1,6 @@
 """Which code of a reply can be a cell: Python, and what a cell magic can run."""
 
-import sys
+from .front_end import running_shell
 
 _PYTHON = frozenset({"", "python", "python3", "py", "py3", "ipython", "ipython3"})
 # A list, since the text of a model must not choose `%%writefile` or `%%svc`.
@@ -20,7 +20,6 @@ def cell_magic(language: str) -> str | None:
     """Return the cell magic that runs a language: "" for Python, None if none does."""
     if language.lower() in _PYTHON:
         return ""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
+    shell = running_shell()
     magic = _MAGICS.get(language.lower())
     return magic if magic and shell and shell.find_cell_magic(magic) else None

@@ -155,8 +155,13 @@ def find_screen(display: str = "auto") -> Screen:
     return Screen.NOTEBOOK if is_live else Screen.NONE
 
 
+def running_shell() -> Any:  # noqa: ANN401 - IPython's
+    """Return IPython's shell; None outside of IPython, which is then not imported."""
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module else None
+
+
 def _kernel_shell() -> object | None:
     """Return IPython's shell if it runs in a kernel."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
+    shell = running_shell()
     return None if getattr(shell, "kernel", None) is None else shell

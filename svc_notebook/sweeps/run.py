@@ -7,7 +7,6 @@ locks the run and begins an `Execution`. Its `Scheduler` sends the trials, from 
 
 import asyncio
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,12 @@ from svc_notebook.analysis.scorers import compared_columns
 from svc_notebook.analysis.scoring import OnError, score_replies
 from svc_notebook.client.request_pipeline import Watch
 from svc_notebook.completion import Completion
-from svc_notebook.display.front_end import Output, find_screen, write_warning
+from svc_notebook.display.front_end import (
+    Output,
+    find_screen,
+    running_shell,
+    write_warning,
+)
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import Interrupted, LedgerError, ParameterError, write_line
 from svc_notebook.exchange import Exchange, OriginKind
@@ -1668,8 +1672,7 @@ class Run:
 
 def _cell_number() -> int | None:
     """Return the number of the cell that is running; None outside of IPython."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module else None
+    shell = running_shell()
     return None if shell is None else int(shell.execution_count)
 
 
