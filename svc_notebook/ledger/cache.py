@@ -31,11 +31,7 @@ class RecordingStore(Protocol):
     """A store of recorded exchanges, which are found by the hash of their request."""
 
     def recorded(
-        self,
-        request_hash: str,
-        request: CompletionRequest,
-        origin: Origin,
-        serves: Serves,
+        self, request_hash: str, origin: Origin, serves: Serves
     ) -> Exchange | None:
         """Return the exchange for the `repeat` of `origin`; None without one."""
 
@@ -51,11 +47,7 @@ class LedgerCache:
         self._endpoint = endpoint
 
     def recorded(
-        self,
-        request_hash: str,
-        request: CompletionRequest,  # noqa: ARG002 - another store needs it
-        origin: Origin,
-        serves: Serves,
+        self, request_hash: str, origin: Origin, serves: Serves
     ) -> Exchange | None:
         """Return the newest exchange for the `repeat` of `origin`; None without one."""
         exchanges = self._ledger.with_request_hash(
@@ -75,7 +67,7 @@ def find_recorded(
 ) -> Exchange | None:
     """Return the recorded exchange that answers a request best; None without one."""
     for request_hash, serves in _hashes_to_try(request):
-        exchange = store.recorded(request_hash, request, origin, serves)
+        exchange = store.recorded(request_hash, origin, serves)
         if exchange is not None:
             return exchange
     return None

@@ -243,14 +243,10 @@ class RecordingFile:
         exchange = find_recorded(self, request, origin)
         if exchange is None:
             raise self._no_answer(canonical_request(request), origin.repeat or 0)
-        return exchange
+        return msgspec.structs.replace(exchange, request=request)
 
     def recorded(
-        self,
-        request_hash: str,
-        request: CompletionRequest,
-        origin: Origin,
-        serves: Serves,
+        self, request_hash: str, origin: Origin, serves: Serves
     ) -> Exchange | None:
         """Return the next exchange for the `repeat` of `origin`; None without one."""
         key = request_hash, origin.repeat or 0
@@ -262,7 +258,7 @@ class RecordingFile:
             if not recordings:
                 return None
             recording = self._next(key, recordings, origin.request_key)
-        return msgspec.structs.replace(recording.exchange(), request=request)
+        return recording.exchange()
 
     def _next(
         self,
