@@ -21,7 +21,7 @@ from svc_notebook.ledger.reply_frames import put_score, to_array
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import did_you_mean, shorten, shown
 
-from .reply_factors import LABEL, SENT, check_replies, prompt_codes
+from .reply_factors import LABEL, SENT, check_column_names, check_replies, prompt_codes
 
 _STATUSES = get_args(RowStatus)
 _COLUMNS = {column.name: column for column in REPLIES}
@@ -90,11 +90,7 @@ def _plain_frame(df: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
     is_plain = all(name is None for name in frame.index.names)
     frame = frame.reset_index(drop=is_plain)
     names = list(map(str, frame.columns))
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ParameterError(
-            f"The frame has several columns called {twice[0]!r}; rename all but one.",
-            param="df",
-        )
+    check_column_names(names)
     return frame.set_axis(names, axis="columns")
 
 

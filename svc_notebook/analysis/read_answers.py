@@ -505,6 +505,8 @@ def _dtype_of(schema: Mapping[str, Any]) -> Dtype:
 
 def read_answers(df: "pd.DataFrame", answer: Any) -> "pd.DataFrame":  # noqa: ANN401 - a type
     """Return a copy of a frame with answers of a type: see `svc.read_answers`."""
+    from .reply_factors import check_column_names  # noqa: PLC0415 - pandas
+
     df = to_pandas(df)
     if "text" not in getattr(df, "columns", ()):
         raise ParameterError(
@@ -512,12 +514,7 @@ def read_answers(df: "pd.DataFrame", answer: Any) -> "pd.DataFrame":  # noqa: AN
             f"svc.replies_df(); got {type(df).__name__}.",
             param="df",
         )
-    if not df.columns.is_unique:
-        twice = df.columns[df.columns.duplicated()][0]
-        raise ParameterError(
-            f"The frame has several columns called {twice!r}; rename all but one.",
-            param="df",
-        )
+    check_column_names(df.columns)
     known = [column.name for column in ANSWERS]
     old = [
         name

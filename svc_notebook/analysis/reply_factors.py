@@ -4,6 +4,7 @@ Frames come from `replies_df`, a concatenation of such frames, or a file. Their 
 ignored, and they are never changed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -49,12 +50,7 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
             "texts=False, or turn another frame into one with svc.as_replies.",
             param="df",
         )
-    if not df.columns.is_unique:
-        twice = df.columns[df.columns.duplicated()][0]
-        raise ParameterError(
-            f"The frame has several columns called {twice!r}; rename all but one.",
-            param="df",
-        )
+    check_column_names(df.columns)
     names: list[object] = [*df.columns]
     if other := [name for name in names if not isinstance(name, str)]:
         raise ParameterError(
@@ -63,6 +59,15 @@ def check_replies(df: Any) -> pd.DataFrame:  # noqa: ANN401 - not checked yet
             param="df",
         )
     return df.reset_index(drop=True)
+
+
+def check_column_names(names: Iterable[object]) -> None:
+    """Refuse two columns of the same name."""
+    if twice := [name for name, n in Counter(names).items() if n > 1]:
+        raise ParameterError(
+            f"The frame has several columns called {twice[0]!r}; rename all but one.",
+            param="df",
+        )
 
 
 def factors(df: pd.DataFrame) -> list[str]:
