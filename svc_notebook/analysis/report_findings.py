@@ -53,7 +53,7 @@ from .reply_factors import (
 )
 from .reply_factors import unit as prompt_columns
 from .score_report import ScoreReport
-from .summary import summed_up
+from .summary import summary_df
 
 JUDGE, RATED = f"{PREFIX}judge_", f"{PREFIX}rated_"
 _REPLIES = 10  # at random, and as many of the worst
@@ -343,11 +343,12 @@ def split_section(findings: Findings) -> ReportSection | None:
     if not findings.by:
         return None
     keys = list(dict.fromkeys([*findings.by, *_conditions(findings)]))
-    table, _ = summed_up(
+    table = summary_df(
         findings.df,
         by=keys,
         on=list(findings.on) or None,
         unit=findings.unit or None,
+        tell=lambda _: None,  # the first table has these notes
     )
     parts = _table_parts(findings, table, keys)
     if findings.split is not None:
@@ -447,9 +448,14 @@ def _figures(values: pd.Series, name: str) -> list[str]:
 
 def table_of(findings: Findings) -> tuple[pd.DataFrame, list[str]]:
     """Return the summary by condition, and notes on missing replies."""
-    return summed_up(
-        findings.df, on=list(findings.on) or None, unit=findings.unit or None
+    notes: list[str] = []
+    table = summary_df(
+        findings.df,
+        on=list(findings.on) or None,
+        unit=findings.unit or None,
+        tell=notes.extend,
     )
+    return table, notes
 
 
 def limit_lines(findings: Findings) -> Iterator[str]:

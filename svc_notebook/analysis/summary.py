@@ -1,6 +1,6 @@
 """Summaries of groups of replies: counts, scores, tokens, seconds, costs, repeats."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -127,6 +127,12 @@ class ReplySample:
         return cls(prompt_codes(df), codes, weight, check_missing(missing))
 
 
+def say(lines: Iterable[str]) -> None:
+    """Write notes, each once: quiet lines in a cell, else on stderr."""
+    for line in dict.fromkeys(lines):
+        write_note(line)
+
+
 def summary_df(  # noqa: PLR0913 - those of the public verb
     df: pd.DataFrame,
     by: str | Sequence[str] | None = None,
@@ -137,34 +143,9 @@ def summary_df(  # noqa: PLR0913 - those of the public verb
     missing: Missing = "drop",
     prices: Prices | Mapping[str, Any] | str | Path | None = None,
     include_emulated: bool = False,
+    tell: Callable[[Iterable[str]], object] = say,
 ) -> pd.DataFrame:
-    """Sum up replies by group: see `svc.summary_df`."""
-    frame, lines = summed_up(
-        df,
-        by,
-        on,
-        unit=unit,
-        weight=weight,
-        missing=missing,
-        prices=prices,
-        include_emulated=include_emulated,
-    )
-    say(lines)
-    return frame
-
-
-def summed_up(  # noqa: PLR0913 - those of `summary_df`
-    df: pd.DataFrame,
-    by: str | Sequence[str] | None = None,
-    on: str | Sequence[str] | None = None,
-    *,
-    unit: str | Sequence[str] | None = None,
-    weight: Weight = "prompts",
-    missing: Missing = "drop",
-    prices: Prices | Mapping[str, Any] | str | Path | None = None,
-    include_emulated: bool = False,
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the frame of `summary_df`, and notes about it."""
+    """Sum up replies by group: see `svc.summary_df`. `tell` takes notes about it."""
     df = with_costs(check_replies(df), prices, include_emulated=include_emulated)
     groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
     rates = [name for name in (*scores(df), "answer_ok") if _has_numbers(df, name)]
@@ -194,7 +175,8 @@ def summed_up(  # noqa: PLR0913 - those of `summary_df`
     lines = missing_lines(
         df, on=wanted or None, by=groups.keys.columns, missing=missing
     )
-    return frame, [*lines, *_interval_lines(estimates, counted(df, unit))]
+    tell([*lines, *_interval_lines(estimates, counted(df, unit))])
+    return frame
 
 
 def grouped(df: pd.DataFrame, names: Sequence[str]) -> Groups:
@@ -272,12 +254,6 @@ def without_values(df: pd.DataFrame, groups: Groups) -> list[str]:
     """Return the words that replace the mean of each group if it has no value."""
     n_replies = groups.count(has(df, "status", "ok"))
     return ["no value" if n else "no replies" for n in n_replies]
-
-
-def say(lines: Iterable[str]) -> None:
-    """Write notes, each once: quiet lines in a cell, else on stderr."""
-    for line in dict.fromkeys(lines):
-        write_note(line)
 
 
 def _n_scored(
