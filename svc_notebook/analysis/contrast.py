@@ -14,7 +14,13 @@ from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import Column, as_names
 from svc_notebook.ledger.scores import PREFIX
-from svc_notebook.service.params import check_flag, check_int, check_number, must_be
+from svc_notebook.service.params import (
+    check_flag,
+    check_int,
+    check_number,
+    check_share,
+    must_be,
+)
 
 from . import contrast_display, statistics
 from .contrast_pair import Pair, compare_groups, compare_pair, dependence_of
@@ -421,9 +427,7 @@ def _check_terms(terms: Terms, against: Any) -> None:  # noqa: ANN401 - a value
             )
     if terms.mistake_costs is not None:
         check_number("mistake_costs", terms.mistake_costs, above=0)
-    check_number("level", terms.level, above=0)
-    if terms.level >= 1:
-        raise must_be("level", "a share < 1, such as 0.95", terms.level)
+    check_share("level", terms.level)
     if terms.correct not in (None, *get_args(Correction)):
         raise must_be("correct", "'holm', 'bonferroni' or None", terms.correct)
 

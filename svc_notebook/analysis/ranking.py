@@ -14,7 +14,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.frame_interchange import to_pandas
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.params import must_be, printable, shorten
+from svc_notebook.service.params import check_share, printable, shorten
 
 from .bradley_terry import Ints, PairVerdicts, covariance, reachable, strengths
 from .contrast_display import wrapped
@@ -85,8 +85,7 @@ def ranking(
     level: float = 0.95,
 ) -> Ranking:
     """Rank candidates by comparisons in pairs: see `svc.ranking`."""
-    if not 0 < level < 1:
-        raise must_be("level", "between 0 and 1, such as 0.95", level)
+    check_share("level", level)
     df = to_pandas(df)
     is_pairs = isinstance(df, pd.DataFrame) and {"left", "right", "winner"} <= {
         *df.columns

@@ -19,7 +19,7 @@ from svc_notebook.display.number_words import cost_in_words, count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.params import check_number, must_be, printable
+from svc_notebook.service.params import check_number, check_share, printable
 
 from . import contrast_display, rounding
 from .change_rule import (
@@ -75,9 +75,7 @@ class CheckQuestion:
         """Check the numbers."""
         if self.margin is not None:
             check_number("margin", self.margin, above=0)
-        check_number("level", self.level, above=0)
-        if self.level >= 1:
-            raise must_be("level", "a share < 1, such as 0.95", self.level)
+        check_share("level", self.level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

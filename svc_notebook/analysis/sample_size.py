@@ -15,7 +15,7 @@ from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
-from svc_notebook.service.params import check_flag, check_number, must_be
+from svc_notebook.service.params import check_flag, check_number, check_share
 
 from .contrast_pair import Labelled, Pair, compare_pair
 from .contrast_study import (
@@ -161,9 +161,7 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     check_number("difference", difference, above=0)
     check_flag("margin", margin)
     for name, value in (("power", power), ("level", level)):
-        check_number(name, value, above=0)
-        if value >= 1:
-            raise must_be(name, "a share < 1, such as 0.9", value)
+        check_share(name, value)
     need_scipy("Sample sizes")
     pilot = check_replies(pilot)
     if unit is not None:

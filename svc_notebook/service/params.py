@@ -59,6 +59,13 @@ def check_number(
     return number
 
 
+def check_share(name: str, value: object) -> None:
+    """Refuse what is not a number between 0 and 1, both excluded."""
+    number = as_number(value)
+    if number is None or not 0 < number < 1:
+        raise must_be(name, "between 0 and 1, such as 0.95", value)
+
+
 def check_flag(name: str, value: object) -> None:
     """Refuse a value that is neither True nor False, as any text would be true."""
     if type(value).__name__ not in _BOOLEANS:

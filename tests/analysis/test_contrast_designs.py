@@ -397,7 +397,7 @@ def test_another_level_is_in_the_sentence() -> None:
     ("options", "said"),
     [
         ({"correct": "bonferoni"}, "correct must be 'holm', 'bonferroni' or None"),
-        ({"level": 95}, "level must be a share < 1, such as 0.95"),
+        ({"level": 95}, "level must be between 0 and 1, such as 0.95"),
         ({"missing": "zero"}, "missing must be 'drop', 'wrong' or 'bounds'"),
         ({"weight": "rows"}, "weight must be 'prompts' or 'replies'"),
         ({"paired": "no"}, "paired must be True or False"),

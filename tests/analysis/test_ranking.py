@@ -183,6 +183,13 @@ def test_a_verdict_that_means_nothing_is_refused(verdicts: str, said: str) -> No
         svc.ranking(frame(verdicts))
 
 
+@pytest.mark.parametrize("level", [95, 0, "high", float("nan")])
+def test_a_level_is_between_0_and_1(level: object) -> None:
+    """Also a text or no number is refused by name."""
+    with pytest.raises(ParameterError, match="level must be between 0 and 1, such as"):
+        svc.ranking(frame("a b left"), level=level)  # type: ignore[arg-type]  # wrong
+
+
 def test_hostile_names_are_escaped() -> None:
     """A candidate's name reaches no page as HTML."""
     pairs = frame().replace({"a": "<img src=x>"})

@@ -426,9 +426,9 @@ def test_planning_needs_scipy_and_a_sound_pilot(
         how_many(0, pilot, None, None)
     with pytest.raises(ParameterError, match=r"0\.05 for 5 points"):
         how_many(5, pilot, None, None)
-    with pytest.raises(ParameterError, match="power must be a share < 1"):
+    with pytest.raises(ParameterError, match="power must be between 0 and 1"):
         how_many(0.1, pilot, None, None, power=80)
-    with pytest.raises(ParameterError, match="level must be a share < 1"):
+    with pytest.raises(ParameterError, match="level must be between 0 and 1"):
         how_many(0.1, pilot, None, None, level=95)
     with pytest.raises(ParameterError, match="margin must be True or False"):
         how_many(0.1, pilot, None, None, margin=0.03)  # type: ignore[arg-type]  # wrong on purpose

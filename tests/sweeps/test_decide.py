@@ -410,7 +410,7 @@ def test_the_user_is_asked_once(
         ({}, {"on": "rigth"}, "it makes right. Did you mean right"),
         ({}, {"factor": "temperature"}, "temperature"),
         ({}, {"margin": 0}, "margin"),
-        ({}, {"level": 1}, "level must be a share"),
+        ({}, {"level": 1}, "level must be between 0 and 1"),
         ({}, {"missing": "bounds"}, "missing must be 'drop' or 'wrong'"),
         ({}, {"max_requests": 0}, "max_requests must be an integer >= 1"),
         ({}, {"max_requests": 1}, "does not pay for one row"),

@@ -399,7 +399,7 @@ completion = 0.1
         ({}, {"n": 0}, "n must be an integer >= 1"),
         ({}, {"on": "wrong"}, "not a score that this run makes"),
         ({}, {"margin": 2}, "too large for a rate"),
-        ({}, {"level": 1}, "level must be a share"),
+        ({}, {"level": 1}, "level must be between 0 and 1"),
         ({"scores": {"a": RIGHT, "b": RIGHT}}, {}, "the scores are a, b"),
         ({"scores": {"size": lambda row: len(row.text)}}, {}, "margin is needed"),
     ],
