@@ -34,9 +34,6 @@ from .resume import by_trial, place_of, way_back
 from .run_outcome import RunResult
 from .run_scores import RunScores
 
-N_ROWS = 40
-"""How many rows a check sends by default."""
-
 
 def name_of(run_id: str, number: int) -> str:
     """Return the name of the run that stores a check."""

@@ -84,7 +84,6 @@ class PlanEstimate:
         unpriced: Models without a price in the table.
         completion: Estimated tokens of all replies, by the replies so far; None until
             there are any.
-        n_seen: How many replies the figures were estimated from.
         by_model: The size of the requests to each model, by the plan alone.
         so_far: What was used and what is missing; None until there are replies.
         is_emulated: Whether the emulator gave the replies, at no cost.
@@ -104,7 +103,6 @@ class PlanEstimate:
     prices: Prices | None = None
     unpriced: tuple[str, ...] = ()
     completion: Tokens | None = None
-    n_seen: int = 0
     by_model: Mapping[str, ModelSize] = field(default_factory=dict)
     so_far: SoFar | None = None
     is_emulated: bool = False
@@ -236,8 +234,7 @@ def estimate_by_replies(
         n_left: How many requests to each model of the plan are missing.
         seen: The replies so far of each model.
     """
-    n_seen = sum(len(seen.get(model, ())) for model in n_left)
-    if not n_seen or not all(
+    if not any(map(seen.get, n_left)) or not all(
         model in size.by_model or _is_measured(seen.get(model, ()), n)
         for model, n in n_left.items()
     ):
@@ -254,7 +251,6 @@ def estimate_by_replies(
         size,
         prompt=Tokens(so_far.prompt_tokens) + so_far.prompt,
         completion=Tokens(so_far.completion_tokens) + so_far.completion,
-        n_seen=n_seen,
         is_sampled=False,
         cost_low=(cost or 0.0) + rest[0] if is_priced and rest else None,
         cost_high=(cost or 0.0) + rest[1] if is_priced and rest else None,

@@ -118,10 +118,8 @@ class Run:
         self._result = RunResult(plan, self._reused, session=session)
         self._scores = RunScores(self._result, session)
         self._executor = Executor(self._result, self._scores, session=session)
-        self._explained: tuple[int | None, str] = (
-            None,
-            "",
-        )  # a cell, and what it printed
+        # a cell, and what it printed
+        self._explained: tuple[int | None, str] = (None, "")
         self._reported_in: int | None = None  # the cell that shows the scores already
         if plan.name is not None:
             self._executor.bind()

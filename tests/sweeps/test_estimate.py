@@ -141,7 +141,7 @@ def test_a_pilot_s_replies_give_the_size_of_the_plan(session: Session) -> None:
 
     usage = run.replies_df()["completion_tokens"].dropna()
     assert planned.completion is None
-    assert (seen.n_seen, seen.n_trials) == (8, 100)
+    assert seen.n_trials == 100
     assert seen.completion is not None
     assert seen.completion.best == pytest.approx(usage.mean() * 100, abs=1)
     assert seen.completion.low < seen.completion.best < seen.completion.high
