@@ -23,10 +23,9 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import PARAM_NAMES
 from svc_notebook.settings import to_path
 
-from .read_eval import EXTRA_PARAMS, PARAMS
+from .read_eval import EXTRA_PARAMS, PARAMS, Json
 from .reply_factors import check_replies, factors, named, prompt_codes
 
-Json = dict[str, Any]
 SUFFIX = ".eval"
 _TARGET = "target"
 _OURS = {*(column.name for column in REPLIES), "row"}

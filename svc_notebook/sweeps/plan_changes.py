@@ -28,7 +28,7 @@ _LABEL_CHARS = 40
 _N_TEXTS = 3  # most texts that are shown
 
 
-class Change(NamedTuple):
+class PlanChange(NamedTuple):
     """One thing that a plan had before and does not have now.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Value(NamedTuple):
     label: str
 
 
-def refusal(name: str, changes: Sequence[Change]) -> str:
+def refusal(name: str, changes: Sequence[PlanChange]) -> str:
     """Return the message of the error for a plan that has changed."""
     says = ", and ".join(change.says for change in changes)
     if says.startswith(("the ", "row ")):  # not the name of a parameter
@@ -69,7 +69,7 @@ def _next_name(name: str) -> str:
     return f"{stem}-{int(number) + 1}"
 
 
-def changes_of(before: Manifest, now: Manifest) -> list[Change]:
+def changes_of(before: Manifest, now: Manifest) -> list[PlanChange]:
     """Return what a plan had before and does not have now; [] if nothing is missing.
 
     Rows of `df.svc` may be missing, because a frame is often sent in parts.
@@ -87,18 +87,18 @@ def changes_of(before: Manifest, now: Manifest) -> list[Change]:
         changes += _row_changes(before, now)
     if now.repeats < before.repeats:
         change = f"repeats has changed from {before.repeats} to {now.repeats}"
-        changes.append(Change(change))
+        changes.append(PlanChange(change))
     if now.is_raw != before.is_raw:
         change = f"raw has changed from {before.is_raw} to {now.is_raw}"
-        changes.append(Change(change))
+        changes.append(PlanChange(change))
     return changes
 
 
-def _answer_changes(before: Manifest, now: Manifest) -> Iterator[Change]:
+def _answer_changes(before: Manifest, now: Manifest) -> Iterator[PlanChange]:
     """Say that the type of the answers has changed, if it is part of the requests."""
     if before.answer != now.answer and (_has_form(before) or _has_form(now)):
         old, new = map(_answer_name, (before, now))
-        yield Change(f"answer has changed from {old} to {new}")
+        yield PlanChange(f"answer has changed from {old} to {new}")
 
 
 def _answer_name(plan: Manifest) -> str:
@@ -141,7 +141,7 @@ def _values(dimensions: Iterable[Dimension]) -> dict[str, dict[bytes, _Value]]:
 
 def _factor_changes(
     name: str, old: Mapping[bytes, _Value], new: Mapping[bytes, _Value]
-) -> Iterator[Change]:
+) -> Iterator[PlanChange]:
     """Say which values of a factor are gone, and what is in their place."""
     gone = [value for key, value in old.items() if key not in new]
     added = [value for key, value in new.items() if key not in old]
@@ -159,7 +159,9 @@ def _factor_changes(
         yield _removed(name, gone)
 
 
-def _changed_under_labels(name: str, pairs: Sequence[tuple[_Value, _Value]]) -> Change:
+def _changed_under_labels(
+    name: str, pairs: Sequence[tuple[_Value, _Value]]
+) -> PlanChange:
     """Say that values have changed although their labels are the same."""
     labels = _listed(f"`{shorten(old.label, _LABEL_CHARS)}`" for old, _ in pairs)
     verb = "has" if len(pairs) == 1 else "have"
@@ -172,34 +174,34 @@ def _changed_under_labels(name: str, pairs: Sequence[tuple[_Value, _Value]]) -> 
         says = f"the {noun} of {_TEXTS[name]} {labels} {verb} changed"
     else:
         says = f"{name} {labels} {verb} changed"
-    return Change(says, " ".join(details))
+    return PlanChange(says, " ".join(details))
 
 
-def _replaced(name: str, old: _Value, added: Sequence[_Value]) -> Change:
+def _replaced(name: str, old: _Value, added: Sequence[_Value]) -> PlanChange:
     """Say that the only value of a factor is another one now."""
     new = added[0]
     if name in _TEXTS and old.value and new.value:
         detail = f"It {_was_and_is(name, old.value, new.value)}."
-        return Change(f"the text of the {_TEXTS[name]} has changed", detail)
+        return PlanChange(f"the text of the {_TEXTS[name]} has changed", detail)
     return _scalar_change(name, old, added)
 
 
-def _scalar_change(name: str, old: _Value, added: Sequence[_Value]) -> Change:
+def _scalar_change(name: str, old: _Value, added: Sequence[_Value]) -> PlanChange:
     old_text, new_text = (
         _in_words(name, value) for value in (old.value, added[0].value)
     )
     has = "have" if name == TOOLS else "has"
     if name == TOOLS and old_text == new_text:
-        return Change(f"the definition of the tools ({old_text}) has changed")
+        return PlanChange(f"the definition of the tools ({old_text}) has changed")
     if old.value is None:
         values = _listed(_in_words(name, value.value) for value in added[:_N_TEXTS])
-        return Change(f"{name} ({values}) {has} been added to all requests")
+        return PlanChange(f"{name} ({values}) {has} been added to all requests")
     if added[0].value is None:
-        return Change(f"{name} ({old_text}) {has} been removed")
-    return Change(f"{name} {has} changed from {old_text} to {new_text}")
+        return PlanChange(f"{name} ({old_text}) {has} been removed")
+    return PlanChange(f"{name} {has} changed from {old_text} to {new_text}")
 
 
-def _removed(name: str, gone: Sequence[_Value]) -> Change:
+def _removed(name: str, gone: Sequence[_Value]) -> PlanChange:
     texts = [
         f"`{shorten(value.label, _LABEL_CHARS)}`"
         if value.label
@@ -209,15 +211,15 @@ def _removed(name: str, gone: Sequence[_Value]) -> Change:
     more = f" and {len(texts) - _N_TEXTS:,} more" if len(texts) > _N_TEXTS else ""
     listed = ", ".join(texts[:_N_TEXTS]) + more if more else _listed(texts)
     verb = "has" if len(texts) == 1 else "have"
-    return Change(f"{name} {listed} {verb} been removed")
+    return PlanChange(f"{name} {listed} {verb} been removed")
 
 
-def _row_changes(before: Manifest, now: Manifest) -> Iterator[Change]:
+def _row_changes(before: Manifest, now: Manifest) -> Iterator[PlanChange]:
     """Say which rows are gone or have other values, in columns that prompts use."""
     if before.rows is None or now.rows is None:
         if (before.rows is None) != (now.rows is None):
             have = "are in memory" if now.rows is not None else "are not in memory"
-            yield Change(f"the rows {have} now, which they were not before")
+            yield PlanChange(f"the rows {have} now, which they were not before")
         return
     points = [point for dimension in before.dimensions for point in dimension.points]
     used = dict.fromkeys(
@@ -239,12 +241,12 @@ def _row_changes(before: Manifest, now: Manifest) -> Iterator[Change]:
     if len(now.rows) < n_rows:
         verb = "has" if n_gone == 1 else "have"
         says = f"{n_gone:,} of {n_rows:,} rows {verb} been removed"
-        yield Change(says, _first_row(gone[0], before.rows, used))
+        yield PlanChange(says, _first_row(gone[0], before.rows, used))
         return
     is_one = n_gone == 1
     says = f"row {gone[0]} has" if is_one else f"{n_gone:,} of {n_rows:,} rows have"
     detail = _changed_row(gone[0], before.rows, now.rows, used)
-    yield Change(f"{says} changed", detail)
+    yield PlanChange(f"{says} changed", detail)
 
 
 def changed_trials(befores: Iterable[Manifest], plan: Plan) -> set[tuple[str, int]]:

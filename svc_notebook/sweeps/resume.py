@@ -28,7 +28,7 @@ from svc_notebook.tools.call import check_whole
 from .estimate import Seen
 from .grid import request_key_of
 from .plan import Manifest, Plan, as_stored
-from .plan_changes import Change, changes_of, refusal
+from .plan_changes import PlanChange, changes_of, refusal
 
 TrialKey = tuple[str, int]
 
@@ -429,7 +429,7 @@ def check_unplanned(
             break
     else:
         detail = f"{len(has_reply):,} requests with replies are not in this plan."
-        changes = [Change("the combinations have changed", detail)]
+        changes = [PlanChange("the combinations have changed", detail)]
     raise ParameterError(refusal(plan.name, changes), param="name")
 
 

@@ -29,9 +29,8 @@ from .signature import (
     text_of_annotation,
     texts_of,
 )
-from .validation_errors import coerced_values, join_names, validation_faults
+from .validation_errors import JsonSchema, coerced_values, join_names, validation_faults
 
-JsonSchema = dict[str, Any]
 Built = TypeVar("Built")
 MAX_DEFAULT_CHARS = 200
 """A longer default is not sent, as the model does not need it."""
