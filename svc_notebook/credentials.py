@@ -422,9 +422,7 @@ def check_variables(endpoint: Endpoint, environ: Mapping[str, str] = _environ) -
             )
 
 
-def request_headers(
-    key: Key, endpoint: Endpoint, environ: Mapping[str, str] = _environ
-) -> list[tuple[bytes, bytes]]:
+def request_headers(key: Key, endpoint: Endpoint) -> list[tuple[bytes, bytes]]:
     """Return the headers of requests to an endpoint: the key's and the endpoint's own.
 
     The values may be secrets, so this function must not raise.
@@ -436,7 +434,7 @@ def request_headers(
     headers = [(name.encode(), value.encode())] if bearer else []
     for header, text in endpoint.headers:
         variable = variable_of(text)
-        header_value = environ.get(variable, "").strip() if variable else text
+        header_value = _environ.get(variable, "").strip() if variable else text
         headers.append((header.encode(), header_value.encode()))
     return headers
 

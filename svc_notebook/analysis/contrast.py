@@ -17,7 +17,7 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import (
     check_flag,
     check_int,
-    check_number,
+    check_positive,
     check_share,
     must_be,
 )
@@ -418,7 +418,7 @@ def _columns(df: pd.DataFrame, names: Any, param: str) -> list[str]:  # noqa: AN
 
 def _check_terms(terms: Terms, against: Any) -> None:  # noqa: ANN401 - a value
     if terms.margin is not None:
-        check_number("margin", terms.margin, above=0)
+        check_positive("margin", terms.margin)
         if against is ...:
             raise ParameterError(
                 "margin says how much worse the others may be than one value; name "
@@ -426,7 +426,7 @@ def _check_terms(terms: Terms, against: Any) -> None:  # noqa: ANN401 - a value
                 param="against",
             )
     if terms.mistake_costs is not None:
-        check_number("mistake_costs", terms.mistake_costs, above=0)
+        check_positive("mistake_costs", terms.mistake_costs)
     check_share("level", terms.level)
     if terms.correct not in (None, *get_args(Correction)):
         raise must_be("correct", "'holm', 'bonferroni' or None", terms.correct)

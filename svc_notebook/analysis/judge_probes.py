@@ -240,14 +240,14 @@ def _length_of_pairs(part: pd.DataFrame) -> _Result | None:
         figure,
         n,
         f"the longer reply won {figure.words} of {n:,} pairs with a winner"
-        f"{_conclusion(figure, 1 / 2, 'long ones may also be better')}.",
+        f"{_conclusion(figure, 1 / 2)}.",
     )
 
 
-def _conclusion(figure: _Figure, no_effect: float, caveat: str) -> str:
+def _conclusion(figure: _Figure, no_effect: float) -> str:
     """Say whether length matters: whether the interval excludes "no effect"."""
     if not figure.low <= no_effect <= figure.high and not np.isnan(figure.low):
-        return f"; {caveat}"
+        return "; long ones may also be better"
     return ", so no effect of length is seen" if not np.isnan(figure.low) else ""
 
 
@@ -271,7 +271,7 @@ def _length(part: pd.DataFrame) -> _Result | None:
         n,
         f"verdicts and length (logarithm of words) have a correlation of "
         f"{number_with_interval(*figure)} over {n:,} replies"
-        f"{_conclusion(figure, 0, 'long ones may also be better')}.",
+        f"{_conclusion(figure, 0)}.",
     )
 
 

@@ -19,7 +19,7 @@ from svc_notebook.display.number_words import cost_in_words, count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.ledger.usage import group_codes
-from svc_notebook.service.params import check_number, check_share, printable
+from svc_notebook.service.params import check_positive, check_share, printable
 
 from . import contrast_display, rounding
 from .change_rule import (
@@ -74,7 +74,7 @@ class CheckQuestion:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.margin is not None:
-            check_number("margin", self.margin, above=0)
+            check_positive("margin", self.margin)
         check_share("level", self.level)
 
 

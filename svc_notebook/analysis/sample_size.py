@@ -15,7 +15,7 @@ from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.reply_columns import as_names
-from svc_notebook.service.params import check_flag, check_number, check_share
+from svc_notebook.service.params import check_flag, check_positive, check_share
 
 from .contrast_pair import Labelled, Pair, compare_pair
 from .contrast_study import (
@@ -158,11 +158,11 @@ def how_many(  # noqa: PLR0913 - those of the public verb
     labels: str | None = None,
 ) -> Needed:
     """Plan a study from a pilot: see `svc.how_many`."""
-    check_number("difference", difference, above=0)
+    check_positive("difference", difference)
     check_flag("margin", margin)
     for name, value in (("power", power), ("level", level)):
         check_share(name, value)
-    need_scipy("Sample sizes")
+    need_scipy()
     pilot = check_replies(pilot)
     if unit is not None:
         named(pilot, unit, param="unit")

@@ -38,13 +38,9 @@ def special() -> Any:  # noqa: ANN401 - a module that may be missing
     return scipy.special
 
 
-def need_scipy(noun: str) -> None:
-    """Raise ConfigError if SciPy is missing; it names the command to install it.
-
-    Args:
-        noun: The plural of what needs SciPy, such as "Sample sizes".
-    """
-    import_extra("scipy.special", f"{noun} need")
+def need_scipy() -> None:
+    """Raise ConfigError if SciPy is missing; it names the command to install it."""
+    import_extra("scipy.special", "Sample sizes need")
 
 
 HOW_TO_INSTALL = "need SciPy: python -m pip install scipy"

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.service.params import check_number, check_share, must_be
+from svc_notebook.service.params import check_positive, check_share, must_be
 
 from .contrast_pair import Pair, compare_pair
 from .contrast_sentences import SAME_COST
@@ -121,7 +121,7 @@ class Question:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.margin is not None:
-            check_number("margin", self.margin, above=0)
+            check_positive("margin", self.margin)
         check_share("level", self.level)
         if self.missing not in _MISSING_ALLOWED:
             raise must_be("missing", "'drop' or 'wrong'", self.missing)

@@ -228,11 +228,9 @@ def _limits(df: pd.DataFrame, on: str) -> tuple[float, float]:
 def intervals_df(
     df: pd.DataFrame,
     on: str,
-    by: str | Sequence[str] | None = None,
+    by: str | Sequence[str],
     *,
     unit: str | Sequence[str] | None = None,
-    weight: Weight = "prompts",
-    missing: Missing = "drop",
 ) -> pd.DataFrame:
     """Return one row for each group, over `n_prompts` prompts and `n_units` units.
 
@@ -241,8 +239,8 @@ def intervals_df(
     than 3 units, `low` and `high` are missing.
     """
     df = check_replies(df)
-    groups = grouped(df, named(df, by) if by is not None else factors(df) or ["model"])
-    sample = ReplySample.of(df, unit=unit, weight=weight, missing=missing)
+    groups = grouped(df, named(df, by))
+    sample = ReplySample.of(df, unit=unit, weight="prompts", missing="drop")
     estimates = estimated(df, on, groups, sample)
     columns = estimates._asdict().items()
     return groups.keys.assign(

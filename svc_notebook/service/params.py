@@ -46,16 +46,14 @@ def check_int(
     return number
 
 
-def check_number(
-    name: str, value: object, *, above: float, kind: str = "a number"
-) -> int | float:
-    """Return an argument if it is finite and greater than `above`.
+def check_positive(name: str, value: object, *, kind: str = "a number") -> int | float:
+    """Return an argument if it is finite and greater than 0.
 
     `kind` is what it is, such as "a number of seconds".
     """
     number = as_number(value)
-    if number is None or not is_within(number, None, None) or number <= above:
-        raise must_be(name, f"{kind} > {above:g}", value)
+    if number is None or not is_within(number, None, None) or number <= 0:
+        raise must_be(name, f"{kind} > 0", value)
     return number
 
 

@@ -44,7 +44,7 @@ from svc_notebook.errors import Interrupted, ParameterError
 from svc_notebook.ledger.exchange_rows import to_json
 from svc_notebook.ledger.reply_columns import as_names
 from svc_notebook.ledger.scores import PREFIX
-from svc_notebook.service.params import check_int, check_number
+from svc_notebook.service.params import check_int, check_positive
 
 from .execution import Execution, Executor, SendOptions
 from .plan import DecisionPlan, Plan, manifest_of, stored_decision
@@ -73,7 +73,7 @@ class Budget:
             allowed = "or None for all"
             check_int("max_requests", self.max_requests, minimum=1, otherwise=allowed)
         if self.max_cost is not None:
-            check_number("max_cost", self.max_cost, above=0)
+            check_positive("max_cost", self.max_cost)
 
 
 def blocks_of(

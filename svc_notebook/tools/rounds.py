@@ -32,7 +32,7 @@ from svc_notebook.errors import (
 from svc_notebook.exchange import Exchange, Origin
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.tool_calls import tool_row_of
-from svc_notebook.service.params import OtherParams, check_int, check_number
+from svc_notebook.service.params import OtherParams, check_int, check_positive
 from svc_notebook.service.request import CompletionRequest, Message, ToolCall
 from svc_notebook.tokens import check_budget, refitted, room_for_reply, room_for_results
 from svc_notebook.tracing import rounds_span, tool_span
@@ -81,7 +81,7 @@ class RoundLimits:
         # One round to call and one to answer (doc: Tool-calling flow).
         check_int("max_rounds", self.max_rounds, minimum=2)
         for name in ("tool_timeout_s", "total_s"):
-            check_number(name, getattr(self, name), above=0, kind="a number of seconds")
+            check_positive(name, getattr(self, name), kind="a number of seconds")
 
 
 class ToolParams(OtherParams, total=False):

@@ -25,7 +25,7 @@ from svc_notebook.service.params import (
     check_definition,
     check_flag,
     check_int,
-    check_number,
+    check_positive,
     check_text,
     did_you_mean,
     one_line,
@@ -328,7 +328,7 @@ def _check_settings(
     try:
         check_flag("confirm", confirm)
         if timeout_s is not None:
-            check_number("timeout_s", timeout_s, above=0)
+            check_positive("timeout_s", timeout_s)
         if max_result_tokens is not None:
             check_int("max_result_tokens", max_result_tokens, minimum=1)
     except ParameterError as problem:

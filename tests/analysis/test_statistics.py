@@ -182,7 +182,7 @@ def test_without_scipy_there_are_no_quantiles(monkeypatch: pytest.MonkeyPatch) -
     assert np.isnan(t_quantile(0.975, 9))
     assert np.isnan(paired(SECOND - FIRST).p)
     with pytest.raises(ConfigError, match="pip install scipy"):
-        need_scipy("Sample sizes")
+        need_scipy()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from svc_notebook.service.params import (
     check,
     check_all,
     check_int,
-    check_number,
+    check_positive,
 )
 
 TRANSCRIBED = Path(__file__).parents[1] / "document" / "parameters.json"
@@ -185,7 +185,7 @@ def test_what_is_not_such_an_integer(
 
 def test_a_number_above_a_bound() -> None:
     """Seconds may be a fraction, but not 0, infinite, a text or a flag."""
-    assert check_number("s", 0.5, above=0) == 0.5
+    assert check_positive("s", 0.5) == 0.5
     for value in (0, -1, float("nan"), float("inf"), "5", True, None):
         with pytest.raises(ParameterError, match="s must be a number > 0; got "):
-            check_number("s", value, above=0)
+            check_positive("s", value)
