@@ -528,7 +528,7 @@ _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 _NAME = re.compile(r"[A-Za-z][\w-]*")
 
 
-def config_file(environ: Mapping[str, str] = os.environ) -> str:
+def config_file(environ: Mapping[str, str]) -> str:
     """Return the path of the file of endpoints, whether or not it exists."""
     if named := environ.get(CONFIG_VARIABLE, "").strip():
         return os.path.expanduser(named)  # noqa: PTH111 - works without a home folder, too

@@ -228,8 +228,8 @@ def _apply_endpoint(
     base_url: str | None,
     connection: Mapping[str, Any],
     *,
-    key: Key | Literal[False] | None = None,
-    has_model: bool = False,
+    key: Key | Literal[False] | None,
+    has_model: bool,
 ) -> None:
     """Use an address, an endpoint or an emulator; or change the one in use."""
     if "path" in connection and base_url is None:
@@ -366,7 +366,7 @@ def _use_endpoint(
     *,
     source: str,
     key: Key | None = None,
-    has_model: bool = False,
+    has_model: bool,
 ) -> None:
     """Send requests to another endpoint from now on, if it has a key.
 

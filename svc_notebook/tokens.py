@@ -518,7 +518,7 @@ def allowed_max_tokens(info: ModelInfo = DOCUMENTED) -> str:
     return f"an integer from 1 to {most}, {fit} {service}"
 
 
-def check_max_tokens(value: object, info: ModelInfo = DOCUMENTED) -> MaxTokens:
+def check_max_tokens(value: object, info: ModelInfo) -> MaxTokens:
     """Return max_tokens if it is allowed; None means `service`."""
     if value is None or (isinstance(value, str) and value in WORDS):
         return value  # type: ignore[return-value]  # one of the words

@@ -182,7 +182,7 @@ def study_of(
     df: pd.DataFrame,
     factor: str,
     on: str | None,
-    design: Design = Design(),
+    design: Design,
 ) -> Study:
     """Gather the measure of each prompt with each value of a factor.
 
@@ -441,7 +441,7 @@ def _check_levels(df: pd.DataFrame, column: str, levels: Any) -> None:  # noqa: 
     )
 
 
-def pairs_of(study: Study, against: Any = ...) -> list[tuple[int, int]]:  # noqa: ANN401 - a value
+def pairs_of(study: Study, against: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - a value
     """Return the positions of the two levels of each pair, the later level first.
 
     Args:

@@ -45,11 +45,11 @@ _ALLOWED = 'a mapping from categories to words of notes, such as {"too long": ["
 def note_categories(
     df: pd.DataFrame,
     ledger: Ledger | None,
-    categories: Mapping[str, str | Sequence[str]] | None = None,
+    categories: Mapping[str, str | Sequence[str]] | None,
     *,
-    name: str | None = None,
-    by: str | Sequence[str] | None = None,
-    unit: str | Sequence[str] | None = None,
+    name: str | None,
+    by: str | Sequence[str] | None,
+    unit: str | Sequence[str] | None,
 ) -> pd.DataFrame:
     """Count the categories of notes: see `Run.categories`."""
     df, notes = _replies_with_notes(df, ledger, name)

@@ -177,7 +177,7 @@ def plot(  # noqa: PLR0913 - those of the public verb
     return Plot(chart, to_terminal("\n".join(lines)))
 
 
-def plot_intervals(charts: Sequence[IntervalChart], *, width: int = _WIDTH) -> Plot:
+def plot_intervals(charts: Sequence[IntervalChart], *, width: int) -> Plot:
     """Draw charts of intervals one below another, with a panel for each title."""
     altair = import_extra("altair", "Plots need")
     check_int("width", width, minimum=100)

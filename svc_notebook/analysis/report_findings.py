@@ -280,9 +280,7 @@ _WITHOUT_MARGIN = (
 )
 
 
-def _difference_parts(
-    contrast: Contrast, *, is_decided: bool = False
-) -> list[ReportPart]:
+def _difference_parts(contrast: Contrast, *, is_decided: bool) -> list[ReportPart]:
     """Return the charts of a comparison, its clearest sentences, and its notes.
 
     After a decision, only clear differences have a sentence: how many rows would tell

@@ -155,7 +155,7 @@ def _side(gap: float) -> int:
 
 
 def is_shown_as_none(
-    amounts: Sequence[float], *, is_rate: bool, means: Sequence[float] = ()
+    amounts: Sequence[float], *, is_rate: bool, means: Sequence[float]
 ) -> bool:
     """Say whether `difference_with_interval` shows the difference as 0."""
     amounts, n_decimals = _scaled(amounts, means, is_rate=is_rate)

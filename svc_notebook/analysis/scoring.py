@@ -327,7 +327,7 @@ def scores_of(
     columns: Columns,
     positions: Sequence[int],
     outcome: ScoreOutcome,
-    answer: AnswerType | None = None,
+    answer: AnswerType | None,
 ) -> dict[str, list[Any]]:
     """Apply a function to some rows.
 

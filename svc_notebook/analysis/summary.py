@@ -405,7 +405,7 @@ def _interval_lines(estimates: Mapping[str, Estimates], what: str) -> list[str]:
     return [few_prompts(count_in_words(n, "groups"), what)] if n else []
 
 
-def few_prompts(subject: str, noun: str = "prompts") -> str:
+def few_prompts(subject: str, noun: str) -> str:
     """Return a note that says why something has no interval.
 
     Args:

@@ -21,7 +21,6 @@ from svc_notebook.errors import (
     last_error,
 )
 from svc_notebook.exchange import Attached
-from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.template import as_variable
 from svc_notebook.tokens import estimate_tokens
 from svc_notebook.tools.dataframe_for_model import HEAD_TOKENS, cut_table, is_table
@@ -244,7 +243,7 @@ def read_items(
     names: Mapping[str, Any],
     hide: Hide,
     *,
-    budget_tokens: int | None = BUDGET_TOKENS,
+    budget_tokens: int | None,
 ) -> list[PromptItem]:
     """Read the attachments of a message; refuse a message that is too large."""
     by_name = {item.name: item for item in kept}

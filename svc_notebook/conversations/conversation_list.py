@@ -85,7 +85,7 @@ class Listed(NamedTuple):
 
 
 def read_list(
-    ledger: Ledger, search: str = "", *, n: int | None = None
+    ledger: Ledger, search: str, *, n: int | None = None
 ) -> tuple[list[Listed], int]:
     """Return the conversations, the newest first, and their number.
 

@@ -305,7 +305,7 @@ class ReplyRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def to_replies(
-    exchange: Exchange, columns: dict[str, Any] | None = None
+    exchange: Exchange, columns: dict[str, Any] | None
 ) -> Iterator[ReplyRow]:
     """Return the rows of an exchange: one per choice, or one without a choice.
 

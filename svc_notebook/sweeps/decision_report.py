@@ -116,7 +116,7 @@ def write_report(
     *,
     replay: Callable[[], Decision | None],
     with_looks: WithLooks,
-    judges: Sequence[tuple[JudgeFacts, RunResult]] = (),
+    judges: Sequence[tuple[JudgeFacts, RunResult]],
 ) -> list[Path]:
     """Write the report of a run: see `Run.report`.
 

@@ -298,7 +298,7 @@ def short_repr(value: object) -> str:
 
 
 def zip_dimensions(
-    dimensions: Iterable[Dimension], tied: Zipped, *, n_rows: int | None = None
+    dimensions: Iterable[Dimension], tied: Zipped, *, n_rows: int | None
 ) -> tuple[Dimension, ...]:
     """Zip the dimensions that `tied` names, as in `svc.sweep`; each has one name."""
     by_name = {dimension.names[0]: dimension for dimension in dimensions}
@@ -931,9 +931,7 @@ class Grid:
         return (point[name] for point in self.points if point.get(name) is not None)
 
 
-def hashed_labels(
-    point: Mapping[str, Any], telling: frozenset[str] = frozenset()
-) -> dict[str, str]:
+def hashed_labels(point: Mapping[str, Any], telling: frozenset[str]) -> dict[str, str]:
     """Return the labels that are hashed, so that they make combinations different.
 
     Labels of factors are not hashed, except those in `telling`.

@@ -535,8 +535,8 @@ def begin_rating(  # noqa: PLR0913 - the arguments of `Run.rate`
     rater: str | None,
     notes: bool,
     blind: bool,
-    columns: str | Sequence[str] | None = None,
-    unsure: frozenset[str] = frozenset(),
+    columns: str | Sequence[str] | None,
+    unsure: frozenset[str],
 ) -> Rating:
     """Begin or continue the ratings of a run; for the arguments see `Run.rate`.
 

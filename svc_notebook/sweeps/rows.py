@@ -77,7 +77,7 @@ def to_text(value: object) -> str:
 
 
 def check_columns(
-    prompts: Iterable[object], columns: Iterable[str], *, called: str = "rows"
+    prompts: Iterable[object], columns: Iterable[str], *, called: str
 ) -> None:
     """Refuse prompts and systems with a `{{name}}` that is not a column."""
     known = list(columns)

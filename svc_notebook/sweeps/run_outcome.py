@@ -297,7 +297,7 @@ class RunFrames:
             for name, value in conditions.items()
         }
 
-    def default_rows(self, correct: Iterable[str] = ()) -> tuple[str, ...]:
+    def default_rows(self, correct: Iterable[str]) -> tuple[str, ...]:
         """Return the columns whose values become the rows of a comparison.
 
         Those in `correct` come last, if the rows have them.

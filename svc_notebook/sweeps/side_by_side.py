@@ -127,7 +127,7 @@ class ReplyCard:
 
 
 def _cards_bundle(
-    cards: Sequence[ReplyCard], *, note: str = "", is_live: bool = False
+    cards: Sequence[ReplyCard], *, note: str, is_live: bool
 ) -> dict[str, str]:
     """Draw rows of cards above a note, as `text/html` and as `text/plain`."""
     line = quiet_html(message_html(note)) if note else ""
@@ -145,7 +145,7 @@ def _cards_bundle(
     }
 
 
-def _cards_as_text(cards: Sequence[ReplyCard], *, note: str = "") -> str:
+def _cards_as_text(cards: Sequence[ReplyCard], *, note: str) -> str:
     """Return cards as plain text, one below the other, safe to print."""
     blocks = []
     for row, row_cards in _rows(cards).items():
