@@ -491,6 +491,26 @@ def test_a_restarted_kernel_is_said(chat: Chat) -> None:
     expect(chat.last).to_contain_text("word199")
 
 
+def test_a_kernel_that_is_shut_down_is_said_at_once(chat: Chat) -> None:
+    """Before anything is sent; the cell's next run has a panel that can be used."""
+    gone = "The kernel was restarted or shut down; run the cell again."
+    session = "window.jupyterapp.shell.currentWidget.sessionContext"
+    chat.notebook.wait_idle()
+    for _ in range(2):
+        chat.notebook.run(0)
+        chat.notebook.run(OPEN)
+        expect(chat.composer).to_be_enabled()
+        expect(chat.root).not_to_contain_text(gone)
+        chat.composer.fill("")  # a draft is measured, which would find out
+
+        chat.page.evaluate(f"() => {session}.shutdown()")
+        expect(chat.root).to_contain_text(gone)
+        expect(chat.composer).to_be_disabled()
+        chat.page.evaluate(f"() => {session}.changeKernel({{ name: 'python3' }})")
+        chat.notebook.wait_idle()
+        expect(chat.root).to_contain_text(gone)
+
+
 def _secret(emulator: Emulator) -> str:
     return str(emulator.api_key)
 

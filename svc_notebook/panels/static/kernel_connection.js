@@ -27,17 +27,26 @@ class KernelConnection {
     this.nHellos = 0;
     model.on("msg:custom", (message) => this.receive(message));
     model.on("change:view", () => this.receiveView(model.get("view") ?? {}));
-    model.on("comm_live_update", () => this.ask());
+    this.check = () => this.ask(); // fails, and so tells that the kernel has gone
+    model.on("comm_live_update", this.check);
   }
 
   join(view) {
     this.views.add(view);
+    this.kernelChanged?.connect(this.check);
     this.greet();
   }
 
   leave(view) {
     this.views.delete(view);
-    if (!this.views.size) clearTimeout(this.timer);
+    if (this.views.size) return;
+    clearTimeout(this.timer);
+    this.kernelChanged?.disconnect(this.check);
+  }
+
+  /** JupyterLab's signal that the notebook has another kernel, or none; restarts are not in it. */
+  get kernelChanged() {
+    return this.model.widget_manager?.context?.sessionContext?.kernelChanged;
   }
 
   draw() {
