@@ -452,6 +452,27 @@ def test_consent_is_asked(page: Page) -> None:
     ]
 
 
+def test_enter_goes_from_the_edited_arguments_to_approve(page: Page) -> None:
+    """A second Enter approves, one that is held down does not; Shift+Enter breaks."""
+    panel = PanelPage(page, view(state="asking", can=["stop", "decide"]))
+    ask = {"id": "q1", "name": "pay", "about": "Pays.", "arguments": '{"baht": 500}'}
+    panel.show(ask=ask)
+    panel.root.get_by_text("Edit the arguments").press("Enter")
+    editor = panel.root.get_by_role("textbox", name="Arguments")
+    editor.fill("baht=50,")
+    editor.press("Shift+Enter")
+    editor.press_sequentially("to=7")
+    page.keyboard.down("Enter")
+    page.keyboard.down("Enter")
+
+    expect(panel.button("Approve")).to_be_focused()
+    assert panel.sent == []
+    page.keyboard.up("Enter")
+    page.keyboard.press("Enter")
+    decided = {"t": "decide", "id": "q1", "verdict": "approve"}
+    assert panel.sent == [{**decided, "arguments": "baht=50,\nto=7"}]
+
+
 def test_arguments_that_do_not_fit_stay_in_their_editor(page: Page) -> None:
     """Open, with the reason and the focus; as they are they are sent again."""
     panel = PanelPage(page, view())

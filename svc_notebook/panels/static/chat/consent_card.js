@@ -14,6 +14,7 @@ class ConsentCard {
     const area = make("textarea", { rows: 1, spellcheck: "false", "aria-label": "Arguments" });
     area.value = ask.typed || (ask.arguments ?? "");
     area.addEventListener("input", () => fit(area));
+    area.addEventListener("keydown", (event) => this.key(event));
     const decide = (verdict) => {
       const edited = area.value === (ask.arguments ?? "") ? null : area.value;
       this.panel.connection.send({ t: "decide", id: ask.id, verdict, arguments: edited });
@@ -26,8 +27,10 @@ class ConsentCard {
     const title = "Edit the arguments: what changes as name=value, or all as JSON";
     const edit = make("details", { open }, make("summary", {}, title), area, wrong);
     edit.addEventListener("toggle", () => fit(area));
-    const row = make("div", { class: "svc-row" });
-    row.append(textButton("approve", () => decide("approve"), "svc-main"));
+    this.approve = textButton("approve", () => decide("approve"), "svc-main");
+    // a key that is held down in the editor must not decide
+    const keydown = (event) => event.repeat && event.preventDefault();
+    const row = make("div", { class: "svc-row", keydown }, this.approve);
     row.append(textButton("always", () => decide("always")));
     row.append(textButton("deny", () => decide("deny")));
     const name = make("strong", { id: `${this.panel.id}-ask` }, `The model wants to call ${ask.name}`);
@@ -40,6 +43,13 @@ class ConsentCard {
     this.element.replaceChildren(...parts);
     fit(area);
     if (ask.problem && this.panel.composer.isWaiting()) area.focus();
+  }
+
+  /** Go from the editor to Approve: one key alone must not allow a call. */
+  key(event) {
+    if (isInput(event) || !isSendKey(event, this.panel.connection.view)) return;
+    event.preventDefault();
+    this.approve.focus();
   }
 }
 
