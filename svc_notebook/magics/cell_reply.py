@@ -1,6 +1,6 @@
 """One reply in a cell: sends the request, runs tools in rounds, shows and keeps it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -40,7 +40,6 @@ UNASKED = (
     "denied: you could not be asked; allow it with --confirm-tools none, or with "
     "%config SvcMagics.confirm_tools"
 )
-_RUNNING = "running "
 _CALL_CHARS = 200  # of arguments kept while they arrive; the status line shows fewer
 
 
@@ -178,18 +177,12 @@ class RoundsCell(CellView):
         def ask(proposal: Proposal) -> ConsentDecision:
             name, function = proposal.name, proposal.function
             is_known = self._session.consent.allows(name, function)
-            self._set_running(name, proposal.arguments)
-            if not (self._is_plain or is_known):
-                line = self._running.removeprefix(_RUNNING)
-                self._display.status(f"{WAITING_FOR_ANSWER}{line}", is_now=True)
-            self._display.flush()
-            decision = consent(proposal)
-            if decision.arguments is not None:
-                self._set_running(name, decision.arguments)
             if not (self._is_plain or is_known):
                 self._has_asked = True
-                self._display.status(self._running, is_now=True)
-            return decision
+                line = f"{call_line(name, proposal.arguments)} ..."
+                self._display.status(f"{WAITING_FOR_ANSWER}{line}", is_now=True)
+            self._display.flush()
+            return consent(proposal)
 
         return ask
 
@@ -210,11 +203,9 @@ class RoundsCell(CellView):
             self._tool_runs = (*self._tool_runs, call)
             self._display.tool_run(call)
         elif not self._is_plain:
-            self._set_running(call.function.name, call.function.arguments)
+            line = call_line(call.function.name, call.function.arguments)
+            self._running = f"running {line} ..."
             self._display.status(self._running, is_now=True)
-
-    def _set_running(self, name: str, arguments: Mapping[str, Any] | str) -> None:
-        self._running = f"{_RUNNING}{call_line(name, arguments)} ..."
 
     def _show_printed(self) -> None:
         """Show the newest line that the running tool printed."""

@@ -321,19 +321,17 @@ class ReplyWorker:
             "problem": proposal.problem,
             "typed": self._typed if proposal.problem else "",
         }
-        self._show_state(proposal, _WAITING)
+        arguments = json.dumps(proposal.arguments, ensure_ascii=False)
+        call = draw_call(proposal.name, arguments, None, state=_WAITING)
+        self._draw_call(proposal.call_id, call)
         self.view.show_question(self._question)
         try:
             while True:
                 self._check_stop()
                 with suppress(Empty):
-                    decision = self._decisions.get(timeout=POLL_S)
-                    if decision.arguments is not None:  # what is running now
-                        proposal = replace(proposal, arguments=decision.arguments)
-                    return decision
+                    return self._decisions.get(timeout=POLL_S)
         finally:
             self._question = None
-            self._show_state(proposal, _RUNNING)
             self.view.show_question(None)
 
     def _reply_or_shorten(self) -> Completion:
@@ -451,12 +449,6 @@ class ReplyWorker:
             self._draw_call(call.id, draw_call(name, arguments, None))
         else:
             self._draw_call(call.call_id, draw_run(call))
-
-    def _show_state(self, proposal: Proposal, state: str) -> None:
-        """Show what a call does that has no result yet."""
-        arguments = json.dumps(proposal.arguments, ensure_ascii=False)
-        call = draw_call(proposal.name, arguments, None, state=state)
-        self._draw_call(proposal.call_id, call)
 
     def _draw_call(self, call_id: str, call: dict[str, Any]) -> None:
         self._calls[call_id] = call

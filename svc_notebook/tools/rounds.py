@@ -63,7 +63,7 @@ TIME_OVER = "The time limit for all calls was reached; this call was not run."
 _REFUSED = (ParameterError, OverBudgetError, BadRequestError)
 
 WatchCalls = Callable[[ToolCall | ToolRun], None]
-"""Called with each call before it is run, and with its `ToolRun` afterwards."""
+"""Called with each call, again once the user allows it, and with its `ToolRun`."""
 RunSink = Callable[[Exchange, ToolRun], None]
 """Records a tool run, with the exchange whose reply made the call."""
 
@@ -400,6 +400,8 @@ class _CallRunner:
         allowed = self._ask_for_consent(checked) if is_asked else checked
         if allowed is None:
             return failed_run(call, DENIED, is_approved=False)
+        if is_asked and self.watch is not None:
+            self.watch(allowed.call)
         with ExitStack() as redirected:
             if self.printed is not None:
                 self.printed.seek(self.printed.truncate(0))

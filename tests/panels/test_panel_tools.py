@@ -227,6 +227,11 @@ def test_a_number_typed_for_a_decimal_keeps_its_digits(open_page: OpenPage) -> N
     got = decided(page, "approve", "amount=55.50")
 
     [step] = got["turns"][0]["tool_runs"]
+    lines = [each["live"]["tool_runs"][0]["line"] for each in page.all("live")]
+    assert list(dict.fromkeys(lines))[1:3] == [
+        'pay(amount="5") → waits for your answer',
+        'pay(amount="55.50") → running …',
+    ]
     assert 'to "55.50" · paid back 55.50' in step["line"]
     assert svc.tool_calls_df()["arguments"].tolist() == ['{"amount": "55.50"}']
 
