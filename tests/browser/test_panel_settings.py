@@ -189,6 +189,22 @@ def test_enter_during_a_reply_keeps_the_draft_and_says_so(page: Page) -> None:
     expect(panel.root.locator(".svc-status")).to_have_text("")
 
 
+def test_enter_in_an_edited_prompt_during_a_reply_says_so_too(page: Page) -> None:
+    """It does not name Escape, which would throw the edit away."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.button("Edit the prompt and ask again").click()
+    edited = panel.root.get_by_role("textbox", name="Edit the prompt")
+    edited.fill("Better question")
+    panel.begin("Words")
+    edited.press("Enter")
+
+    words = "A reply is running: wait, or stop it. Your draft is kept."
+    expect(panel.root.locator(".svc-status")).to_have_text(words)
+    expect(panel.said).to_have_text(words)
+    expect(edited).to_have_value("Better question")
+    assert panel.sent == []
+
+
 def test_the_editor_of_a_long_prompt_opens_in_sight(page: Page) -> None:
     """With its cursor and its buttons, wherever the transcript was scrolled to."""
     long = turn(1, prompt="\n".join(f"Line {n}" for n in range(200)))

@@ -264,7 +264,9 @@ class Turn {
 
   resend() {
     const text = this.area.value;
-    if (!text.trim() || !isAllowed(this.ask)) return;
+    if (!text.trim()) return;
+    if (this.panel.can("stop")) this.panel.tellBriefly(WAIT.replace(" (Esc)", "")); // it ends the edit
+    if (!isAllowed(this.ask)) return;
     this.panel.connection.drafts.sendEdit(this.id, text, this.chips);
     this.endEdit();
   }
