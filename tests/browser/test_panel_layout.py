@@ -424,6 +424,21 @@ JUMP_COVERS = """([log, jump]) => {
 }"""
 
 
+def test_the_ring_around_the_message_is_whole(page: Page) -> None:
+    """It is drawn within the box, since what is around it cuts off the rest."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.focus()
+    box = panel.root.locator(".svc-composer")
+
+    shadow = box.evaluate("(box) => getComputedStyle(box).boxShadow")
+    body = panel.root.locator(".svc-body").bounding_box()
+    ring = box.bounding_box()
+    assert ring
+    assert body
+    assert "inset" in shadow
+    assert ring["y"] + ring["height"] <= body["y"] + body["height"] + 0.5
+
+
 @pytest.mark.parametrize("width", [300, 700])
 def test_the_jump_to_the_end_covers_no_foot(page: Page, width: int) -> None:
     """Wherever the transcript is scrolled to, the buttons below replies are free."""
