@@ -110,9 +110,11 @@ UNTIDY = """() => {
   const isOver = (one, other) => {
     const isWithin = one.contains(other) || other.contains(one);
     if (isWithin || layer(one) !== layer(other)) return false;
-    const [a, b] = [box(one), box(other)];
-    const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-    return width > 1.5 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1.5;
+    const isMet = (a, b) =>
+      Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
+      && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1.5;
+    const lines = [...other.getClientRects()];
+    return [...one.getClientRects()].some((a) => lines.some((b) => isMet(a, b)));
   };
   const over = parts.flatMap((one, at) => parts.slice(at + 1)
     .filter((other) => isOver(one, other))

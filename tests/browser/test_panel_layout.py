@@ -424,6 +424,20 @@ JUMP_COVERS = """([log, jump]) => {
 }"""
 
 
+def test_the_line_below_a_reply_uses_the_width_of_a_narrow_panel(page: Page) -> None:
+    """Only its last line leaves room for the buttons, which may be hidden."""
+    page.set_viewport_size({"width": 400, "height": 800})
+    footer = "svc-v2-8b-instruct · ~1,234 → ~567 tokens · $0.0012 · 2 requests · 12.3 s"
+    panel = PanelPage(page, view([turn(n, footer=footer) for n in (1, 2)]))
+    lines = """(words) => [...words.getClientRects()].map(({ right }) => right)"""
+
+    for shown in panel.turns.all():
+        ends = shown.locator(".svc-foot .svc-words").evaluate(lines)
+        assert len(ends) == 2
+        assert ends[0] > 340
+        assert _height(shown.locator(".svc-foot")) < 52
+
+
 def test_the_ring_around_the_message_is_whole(page: Page) -> None:
     """It is drawn within the box, since what is around it cuts off the rest."""
     panel = PanelPage(page, view([turn(1)]))
