@@ -481,6 +481,22 @@ def test_a_notice_over_a_long_transcript_needs_no_scrollbar(page: Page) -> None:
     assert height >= needed > 0
 
 
+def test_the_buttons_of_a_notice_stay_together(page: Page) -> None:
+    """In one row below its text, where they do not fit next to it."""
+    page.set_viewport_size({"width": 420, "height": 700})
+    more = {"notice": "2 turns of plan restored. " * 3, "is_restored": True}
+    panel = PanelPage(page, view([turn(1)], **more, cells={"temperature": 0.5}))
+    names = ("Start empty", "Use the cell's", "Dismiss")
+    boxes = [panel.button(name).bounding_box() for name in names]
+    text = panel.root.locator(".svc-notice > span").bounding_box()
+
+    assert text
+    middles = {round(box["y"] + box["height"] / 2) for box in boxes if box}
+    assert len(middles) == 1
+    assert min(middles) > text["y"] + text["height"]
+    assert text["width"] > 340
+
+
 def test_a_notice_is_readable_in_a_narrow_panel(page: Page) -> None:
     """Its text has most of the width; a long button is below it."""
     page.set_viewport_size({"width": 300, "height": 700})

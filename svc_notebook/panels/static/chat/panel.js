@@ -297,40 +297,39 @@ class Panel {
   }
 
   drawNotices() {
-    const { isDead, problems, view } = this.connection;
+    const { connection } = this;
+    const { isDead, problems, view } = connection;
     const isSaid = this.settings.isSaying(view) || this.compare.isSaying(view);
     const notice = isSaid ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
     const { isMissing } = this.side;
     if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing, view.newer, this.isIdle])) return;
-    const dismissable = (kind, text, act) =>
-      make("div", { class: kind }, make("span", {}, ...withCode(text)), iconButton("close", act));
-    const dismiss = () => this.connection.send({ t: "dismiss" });
-    const lines = [notice && dismissable(kind, notice, dismiss)];
-    if (notice && view.is_restored && this.can("clear")) {
-      lines[0].lastChild.before(textButton("empty", () => this.connection.send({ t: "clear" })));
-    }
+    const dismissable = (kind, text, act, ...buttons) => {
+      const row = make("div", { class: "svc-row" }, ...buttons, iconButton("close", act));
+      return make("div", { class: kind }, make("span", {}, ...withCode(text)), row);
+    };
+    const buttons = [];
+    if (view.is_restored && this.can("clear")) buttons.push(textButton("empty", () => connection.send({ t: "clear" })));
     const cells = Object.entries(view.cells ?? {});
-    const setAll = () => cells.forEach(([name, value]) => this.connection.send({ t: "set", name, value }));
-    if (notice && cells.length) lines[0].lastChild.before(textButton("cells", setAll));
-    const takeNewer = (on) => this.connection.send({ t: "newer", on });
+    const setAll = () => cells.forEach(([name, value]) => connection.send({ t: "set", name, value }));
+    if (cells.length) buttons.push(textButton("cells", setAll));
+    const lines = [notice && dismissable(kind, notice, () => connection.send({ t: "dismiss" }), ...buttons)];
+    const takeNewer = (on) => connection.send({ t: "newer", on });
     if (view.newer) {
-      const line = dismissable("svc-notice", view.newer, () => takeNewer(false));
       const add = textButton("newer", () => takeNewer(true));
       allow(add, this.isIdle);
-      line.lastChild.before(add);
-      lines.push(line);
+      lines.push(dismissable("svc-notice", view.newer, () => takeNewer(false), add));
     }
     problems.forEach((text, at) => {
       if (text === view.notice) return;
       const drop = () => {
         problems.splice(at, 1);
-        this.connection.draw();
+        connection.draw();
       };
       lines.push(dismissable("svc-notice svc-failed", text, drop));
     });
     const see = () => {
-      this.connection.isPlaceSeen = true;
+      connection.isPlaceSeen = true;
       this.drawNotices();
     };
     if (isMissing) lines.push(dismissable("svc-notice", NOT_IN_SIDE, see));
