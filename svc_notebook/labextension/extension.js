@@ -275,16 +275,19 @@
     return true;
   };
 
-  /** Make the side area that shows an element wide enough for a chat, as a drag would. */
-  const widenSideArea = (shell, element) => {
+  /** Give the right side area the width that a chat needs and the window allows, as a drag would. */
+  const fitSideArea = (shell) => {
     let [split] = shell.widgets("right");
     while (split && split.id !== "jp-main-split-panel") split = split.parent;
-    const at = split?.widgets.findIndex(({ node }) => node.contains(element));
+    const isShown = (panel) => panel.checkVisibility();
+    const chat = [...document.querySelectorAll(".jupyterlab-sidecar .svc-panel")].find(isShown);
+    const at = chat && split?.widgets.findIndex(({ node }) => node.contains(chat));
     if (!at || at !== split.widgets.length - 1) return; // the user has moved it to the left
     const [main_px, side_px] = split.widgets.slice(-2).map(({ node }) => node.offsetWidth);
-    const most_px = Math.min(SIDE_PX, SIDE_SHARE * innerWidth, (main_px + side_px) / 2);
+    const most_px = Math.min(SIDE_SHARE * innerWidth, (main_px + side_px) / 2);
+    const fit_px = Math.min(Math.max(side_px, SIDE_PX), most_px);
     const edge = split.handles[at - 1];
-    if (side_px && side_px < most_px) split.layout.moveHandle(at - 1, edge.offsetLeft + side_px - most_px);
+    if (side_px !== fit_px) split.layout.moveHandle(at - 1, edge.offsetLeft + side_px - fit_px);
   };
 
   /** Whether a drag begins at the edge of the right side area. */
@@ -357,14 +360,17 @@
       },
       {
         id: "svc-notebook:side-area",
-        description: "Opens the side area wide enough for a chat, until the user drags its edge.",
+        description: "Fits the side area to a chat and to the window, until the user drags its edge.",
         autoStart: true,
         requires: [statedb.IStateDB],
         activate: ({ shell }, states) => {
-          document.addEventListener(DOCKED, async ({ target }) => {
+          const fit = async () => {
             const { isWidthChosen = false } = (await states.fetch(SIDE_STATE)) ?? {};
-            if (!isWidthChosen) widenSideArea(shell, target);
-          });
+            if (!isWidthChosen) fitSideArea(shell);
+          };
+          document.addEventListener(DOCKED, fit);
+          // not the window's event, which comes before JupyterLab has moved anything
+          new ResizeObserver(fit).observe(shell.node);
           const choose = (event) => isSideEdge(event) && states.save(SIDE_STATE, { isWidthChosen: true });
           document.addEventListener("pointerdown", choose, { capture: true });
         },

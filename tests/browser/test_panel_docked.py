@@ -181,6 +181,11 @@ def test_a_panel_leaves_most_of_a_small_window_to_the_notebook(bench: Bench) -> 
     is_docked_once(notebook)
     has_width(notebook, 310, 320)
 
+    notebook.page.set_viewport_size({"width": 1300, "height": 700})
+    has_width(notebook, 380, 400)
+    notebook.page.set_viewport_size({"width": 800, "height": 700})
+    has_width(notebook, 310, 320)
+
 
 def has_tab(notebook: Notebook, title: str) -> None:
     """Wait until the one tab of a panel has this title."""
