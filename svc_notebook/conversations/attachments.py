@@ -53,7 +53,7 @@ class PromptItem:
     def note(self) -> str:
         """The description of the value in the footer."""
         plural = "s"[: self.n_tokens != 1]
-        return f"{self.name} ({self.kind}, about {self.n_tokens} token{plural})"
+        return f"{self.name} ({self.kind}, about {self.n_tokens:,} token{plural})"
 
 
 def to_item(name: str, value: object) -> PromptItem:
@@ -209,7 +209,7 @@ def capped(item: PromptItem, most_tokens: int = CAP_TOKENS) -> PromptItem:
         key=lambda n: estimate_tokens("".join(ends(n))).best,
     )
     first, last = ends(n_chars - 1)
-    cut = f"cut to {n_chars - 1} of {n_whole} characters"
+    cut = f"cut to {n_chars - 1:,} of {n_whole:,} characters"
     text = f"{first}\n[{cut}; the middle is left out]\n{last}"
     return replace(item, text=text, kind=f"{item.kind}, {cut}")
 
@@ -252,11 +252,11 @@ def read_items(
     n_tokens = estimate_tokens(prompt).best + sum(item.n_tokens for item in items)
     if budget_tokens is None or n_tokens <= budget_tokens:
         return items
-    sizes = ", ".join(f"{item.name} {item.n_tokens}" for item in items)
+    sizes = ", ".join(f"{item.name} {item.n_tokens:,}" for item in items)
     raise OverBudgetError(
-        f"The message has about {n_tokens} tokens with its attachments ({sizes}); "
-        f"prompt and reply together may have {budget_tokens}. Nothing was sent. Remove "
-        "an attachment, or attach a variable with only the part that matters.",
+        f"The message has about {n_tokens:,} tokens with its attachments ({sizes}); "
+        f"prompt and reply together may have {budget_tokens:,}. Nothing was sent. "
+        "Remove an attachment, or attach a variable with only the part that matters.",
         prompt_tokens=n_tokens,
         budget_tokens=budget_tokens,
     )

@@ -61,7 +61,7 @@ class Fitted:
         turns = "turn" if n == 1 else f"{n} turns"
         return (
             f"left out to fit the limit: the oldest {turns}, about "
-            f"{self.left_out_tokens} tokens (estimated)"
+            f"{self.left_out_tokens:,} tokens (estimated)"
         )
 
 

@@ -125,11 +125,11 @@ def _offer(
             start = shorten(" ".join(hide(code[:_PEEK_CHARS]).split()), _START_CHARS)
         n_tokens = estimate_tokens(value[:_PEEK_CHARS]).best
         is_cut = n_tokens > CAP_TOKENS
-        size = f"cut to {CAP_TOKENS} tokens" if is_cut else f"~{n_tokens} tokens"
+        size = f"cut to {CAP_TOKENS:,} tokens" if is_cut else f"~{n_tokens:,} tokens"
     elif name == "Err":
         kind = f"the last error, {kind}"
     elif type(value) in _SIZED:
-        size = f"{len(value)} items"  # type: ignore[arg-type]  # just tested
+        size = f"{len(value):,} items"  # type: ignore[arg-type]  # just tested
     elif type(value).__module__.partition(".")[0] in _SHAPED:
         with suppress(Exception):  # a user's class may be in a module of such a name
             size = _shape(value)

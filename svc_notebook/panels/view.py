@@ -175,13 +175,13 @@ def draw_meter(
     """
     whole = used if message is None else used + message
     best = whole.best + n_attached
-    of_budget = "" if budget_tokens is None else f" of {budget_tokens}"
+    of_budget = "" if budget_tokens is None else f" of {budget_tokens:,}"
     # no interval with attachments: the page knows only their best estimates
     interval = "" if n_attached else f": {whole}"
-    text = f"about {best}{of_budget} tokens (estimated{interval})"
+    text = f"about {best:,}{of_budget} tokens (estimated{interval})"
     if message is not None:
-        attached = f", attached {n_attached}" if n_attached else ""
-        text += f": conversation {used.best}{attached}, message {message.best}"
+        attached = f", attached {n_attached:,}" if n_attached else ""
+        text += f": conversation {used.best:,}{attached}, message {message.best:,}"
     if not of_budget:
         text += "; the model's context is unknown"
     if note:

@@ -227,7 +227,7 @@ def view(turns: Sequence[dict[str, Any]] = (), **more: object) -> dict[str, Any]
         "meter": {
             "used_tokens": 512,
             "budget_tokens": 8192,
-            "text": "about 512 of 8192 tokens (estimated)",
+            "text": "about 512 of 8,192 tokens (estimated)",
         },
         "notice": "",
         "is_restored": False,

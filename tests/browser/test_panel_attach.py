@@ -80,7 +80,7 @@ def test_the_list_at_an_at_sign(page: Page) -> None:
     panel.tell(t="size", name="df", kind=KIND, n_tokens=1490, problem="")
     chips = panel.root.locator(".svc-item")
     expect(chips).to_have_text(
-        [f"df {KIND} · ~1490 tokens", f"Err {OFFERS[0]['kind']}"]
+        [f"df {KIND} · ~1,490 tokens", f"Err {OFFERS[0]['kind']}"]
     )
     panel.button("Remove Err").click()
     page.keyboard.press("Enter")
@@ -151,7 +151,7 @@ def test_nothing_that_was_chosen_is_lost(page: Page) -> None:
     panel.show(state="busy", live=live(attached=[TABLE]))
     expect(panel.turns.last.locator("summary")).to_contain_text("df")
     panel.show(state="idle", live=None, can=["send"], notice="No connection.")
-    expect(chips).to_have_text([f"df {KIND} · ~1490 tokens"])
+    expect(chips).to_have_text([f"df {KIND} · ~1,490 tokens"])
     panel.button("Remove df").click()
 
     first = panel.turns.first

@@ -211,7 +211,7 @@ CHANGED = {
 
 def test_the_header_has_model_meter_and_changed_settings(page: Page) -> None:
     """The model is a list there; chips lead to their fields, folded or not."""
-    text = "about 1490 of 8192 tokens"
+    text = "about 1,490 of 8,192 tokens"
     meter = {"used_tokens": 1490, "budget_tokens": 8192, "text": text}
     shown = view([turn(1)], fields=FIELDS, settings=CHANGED, meter=meter)
     panel = PanelPage(page, shown)
@@ -243,7 +243,7 @@ def test_the_meter_has_the_draft(browser: Browser) -> None:
         page.clock.run_for(2000)
         (sent,) = panel.drafts
         assert (sent["text"], sent["n_attached"]) == ("a draft of 24 characters", 0)
-        text = "about 900 of 8192 tokens (estimated): conversation 512, message 388"
+        text = "about 900 of 8,192 tokens (estimated): conversation 512, message 388"
         meter = {"used_tokens": 900, "budget_tokens": 8192, "text": text}
         panel.tell(t="meter", id="of another page", meter=meter)
         expect(words).to_have_text("~512 of 8.2k")

@@ -148,7 +148,7 @@ def test_a_huge_text_keeps_its_ends(
     page.do("send", text="What is it?", attached=["log"])
 
     said = page.all("size")[-1]
-    assert "of 100000010 characters" in said["kind"]
+    assert "of 100,000,010 characters" in said["kind"]
     [item] = page.panel.conversation.turns[0].version.items
     assert (item.text[:5], item.text[-4:]) == ("First", "last")
     assert said["n_tokens"] < 1600
@@ -304,9 +304,9 @@ def test_what_is_too_large_is_refused_with_its_sizes(
     shell.user_ns |= dict.fromkeys(names, "word " * 9000)
 
     page.say("send", text="What is it?", attached=names)
-    assert "about 9130" in page.view["notice"]
+    assert "about 9,130" in page.view["notice"]
     assert "text5 15" in page.view["notice"]
-    assert "may have 8192. Nothing was sent." in page.view["notice"]
+    assert "may have 8,192. Nothing was sent." in page.view["notice"]
     assert not emulator.requests
     turn = page.do("send", text="What is it?", attached=names[:2])["turns"][-1]
 

@@ -429,7 +429,7 @@ def test_the_meter_counts_the_draft(open_page: OpenPage) -> None:
     assert 150 < message < 300
     parts = f"conversation {used}, attached 300, message {message}"
     assert split["text"] == (
-        f"about {used + 300 + message} of 8192 tokens (estimated): {parts}"
+        f"about {used + 300 + message} of 8,192 tokens (estimated): {parts}"
     )
     assert f": conversation {used}, message {message}" in alone["text"]
     assert "left out to fit the limit: the oldest turn" in full["text"]

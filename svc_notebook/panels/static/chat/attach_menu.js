@@ -225,7 +225,7 @@ class AttachMenu {
 }
 
 function sizeText({ kind, n_tokens: n }) {
-  return [kind, n == null ? "" : `~${n} token${n === 1 ? "" : "s"}`].filter(Boolean).join(" · ");
+  return [kind, n == null ? "" : `~${n.toLocaleString("en")} token${n === 1 ? "" : "s"}`].filter(Boolean).join(" · ");
 }
 
 /** Return a message's fields about its chips: names to read, and attachments that stay. */

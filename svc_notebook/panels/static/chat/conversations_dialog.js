@@ -138,8 +138,8 @@ class ConversationsDialog {
     this.list.replaceChildren(...rows.map((row) => make("li", {}, this.row(row), this.deleteButton(row))));
     this.list.scrollTop = 0;
     this.places()[rows.findIndex(({ name }) => name === focused)]?.focus();
-    const n = rows.length.toLocaleString();
-    const all = (rows.length + nMore).toLocaleString();
+    const n = rows.length.toLocaleString("en");
+    const all = (rows.length + nMore).toLocaleString("en");
     let words = `${n} conversation${rows.length === 1 ? "" : "s"}`;
     if (nMore) words = `The newest ${n} of ${all} conversations; search to find the others.`;
     if (!rows.length) words = search ? `No conversation has “${search}”.` : "The ledger has none yet.";

@@ -174,7 +174,7 @@ class Panel {
   /** Show how many older turns there are; when they come, what was in sight stays in sight. */
   drawOlder({ n_older: n = 0 }) {
     this.olderRow.hidden = !n;
-    setText(this.older, `Show older turns (${n.toLocaleString()})`);
+    setText(this.older, `Show older turns (${n.toLocaleString("en")})`);
   }
 
   scrolledAround() {
