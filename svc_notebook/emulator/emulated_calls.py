@@ -160,6 +160,8 @@ class _ExampleValues:
         """Return a text of the prompt, in the length that the schema requires."""
         if str(schema.get("format")) in _FORMATS:
             return _FORMATS[schema["format"]]
+        if schema.get("format") == "decimal":
+            return str(self._number(schema, is_integer=False))
         text = next(self.texts, "made up")
         shortest = min(_count(schema, "minLength", 0), _MAX_LETTERS)
         return text.ljust(shortest, "x")[: _count(schema, "maxLength", _MAX_LETTERS)]

@@ -118,6 +118,14 @@ def test_a_whole_number_is_written_without_a_fraction(make_chat: MakeChat) -> No
             ),
             {"d": "2026-01-02", "t": "2026-01-02T03:04:05Z"},
         ),
+        (
+            _fields(
+                days={"type": "string", "format": "decimal"},
+                heat={"type": ["string", "null"], "format": "decimal"},
+                more={"type": "string", "format": "decimal"},
+            ),
+            {"days": "3", "heat": "4.5", "more": "1"},
+        ),
     ],
 )
 def test_arguments_satisfy_the_schema(
