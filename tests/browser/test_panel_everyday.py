@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import closing
 from importlib.resources import files
 from typing import Any
 
@@ -296,6 +297,29 @@ def test_an_empty_panel_teaches_itself(page: Page) -> None:
     assert panel.sent == []
     panel.composer.press("Enter")
     expect(examples.first).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("browsers", "pages"), [("th-TH", "en"), ("en-US", "th-TH"), ("en-US", "en")]
+)
+def test_the_examples_are_thai_where_the_browser_or_the_page_is(
+    browser: Browser, browsers: str, pages: str
+) -> None:
+    """The page's language is JupyterLab's; there are as many examples."""
+    with closing(browser.new_page(locale=browsers)) as page:
+        page.set_viewport_size({"width": 420, "height": 800})
+        panel = PanelPage(page, view())
+        page.evaluate("(code) => { document.documentElement.lang = code }", pages)
+        panel.show(settings={"model": "svc-v2-70b-instruct"})
+        expect(panel.log).to_contain_text("svc-v2-70b-instruct")
+        group = panel.log.get_by_role("group", name="Examples")
+
+        first = "อธิบาย" if "th-TH" in {browsers, pages} else "Explain"
+        expect(group.get_by_role("button")).to_have_count(3)
+        expect(group.get_by_role("button").first).to_contain_text(first)
+        assert page.evaluate(UNTIDY) == []
+        if folder := os.environ.get("LOOKS_FOLDER"):
+            page.screenshot(path=f"{folder}/examples-{browsers}-{pages}.png")
 
 
 def test_a_tool_call_is_one_line_that_unfolds(page: Page) -> None:

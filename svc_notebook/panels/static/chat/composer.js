@@ -39,9 +39,8 @@ class Composer {
   constructor(panel) {
     const { connection } = panel;
     Object.assign(this, { panel, connection, drafts: connection.drafts });
-    this.area = make("textarea", { rows: 1, "aria-label": "Message", dir: "auto" });
-    this.area.addEventListener("keydown", (event) => this.key(event));
-    this.area.addEventListener("input", () => this.typed());
+    const does = { keydown: (event) => this.key(event), input: () => this.typed() };
+    this.area = make("textarea", { rows: 1, "aria-label": "Message", dir: "auto", ...does });
     this.sendButton = iconButton("send", () => this.submit());
     this.stopButton = iconButton("stop", () => this.stop());
     this.status = make("span", { class: "svc-status" });

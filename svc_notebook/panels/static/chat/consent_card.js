@@ -11,10 +11,9 @@ class ConsentCard {
     this.element.hidden = !ask || !isAlive;
     if (!isNew(this.seen, "ask", ask ?? null)) return;
     if (!ask) return this.element.replaceChildren();
-    const area = make("textarea", { rows: 1, spellcheck: "false", "aria-label": "Arguments" });
+    const does = { input: () => fit(area), keydown: (event) => this.key(event) };
+    const area = make("textarea", { rows: 1, spellcheck: "false", "aria-label": "Arguments", ...does });
     area.value = ask.typed || (ask.arguments ?? "");
-    area.addEventListener("input", () => fit(area));
-    area.addEventListener("keydown", (event) => this.key(event));
     const decide = (verdict) => {
       const edited = area.value === (ask.arguments ?? "") ? null : area.value;
       this.panel.connection.send({ t: "decide", id: ask.id, verdict, arguments: edited });
@@ -31,8 +30,7 @@ class ConsentCard {
     // a key that is held down in the editor must not decide
     const keydown = (event) => event.repeat && event.preventDefault();
     const row = make("div", { class: "svc-row", keydown }, this.approve);
-    row.append(textButton("always", () => decide("always")));
-    row.append(textButton("deny", () => decide("deny")));
+    row.append(textButton("always", () => decide("always")), textButton("deny", () => decide("deny")));
     const name = make("strong", { id: `${this.panel.id}-ask` }, `The model wants to call ${ask.name}`);
     this.element.setAttribute("aria-labelledby", name.id);
     const always =

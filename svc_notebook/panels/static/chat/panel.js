@@ -201,25 +201,26 @@ class Panel {
   /** Draw the changed parts; the focus and the scroll position stay. */
   draw() {
     this.side.draw();
+    const { view, isDead, isUnanswered } = this.connection;
     const hadFocus = this.root.contains(document.activeElement);
-    this.root.classList.toggle("svc-dead", this.connection.isDead);
-    this.root.classList.toggle("svc-unanswered", this.connection.isUnanswered);
+    this.root.classList.toggle("svc-dead", isDead);
+    this.root.classList.toggle("svc-unanswered", isUnanswered);
     this.drawTop();
     const { scrollHeight, scrollTop } = this.log;
-    const isMore = this.requestedOlder > this.connection.view.n_older;
+    const isMore = this.requestedOlder > view.n_older;
     this.drawTurns();
-    this.drawOlder(this.connection.view);
+    this.drawOlder(view);
     if (isMore) {
       this.requestedOlder = 0;
       this.log.scrollTop = scrollTop + this.log.scrollHeight - scrollHeight;
     }
-    this.card.draw(this.connection.view, !this.connection.isDead);
+    this.card.draw(view, !isDead);
     this.drawNotices();
     this.composer.drawDraft();
     this.composer.drawButtons();
     this.drawStatus();
-    this.settings.draw(this.connection.view, !this.connection.isDead);
-    this.compare.draw(this.connection.view, !this.connection.isDead);
+    this.settings.draw(view, !isDead);
+    this.compare.draw(view, !isDead);
     this.settle();
     const focused = document.activeElement;
     const isLost = !this.root.contains(focused) || focused.closest("[hidden]");
@@ -245,21 +246,21 @@ class Panel {
   }
 
   drawTurns() {
-    const { turns = [] } = this.connection.view;
-    const { live, drafts } = this.connection;
+    const { live, drafts, view } = this.connection;
+    const { turns = [], settings } = view;
     const { pending } = drafts;
     this.adoptNew(turns);
     const shown = turns.map((turn) => [turn, live?.turn === turn.id ? live : null]);
     const isNewTurn = live ? live.turn === "new" || !shown.some((pair) => pair[1]) : pending;
     const prompt = live?.prompt ?? pending?.text;
     const attached = [];
-    const { model } = this.connection.view.settings ?? {};
+    const { model } = settings ?? {};
     if (isNewTurn) shown.push([{ id: "new", prompt, attached, model, choices: [] }, live]);
     const ids = new Set(shown.map(([turn]) => turn.id));
     if (isNew(this.seen, "turns", [...ids])) this.body.style.height = "";
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);
     this.suggestions.element.hidden = shown.length > 0;
-    if (!shown.length) this.suggestions.draw(this.connection.view);
+    if (!shown.length) this.suggestions.draw(view);
     let at = this.suggestions.element;
     for (const [turn, itsLive] of shown) {
       if (!this.turns.has(turn.id)) this.turns.set(turn.id, new Turn(this, turn.id));

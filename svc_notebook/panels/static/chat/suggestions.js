@@ -10,6 +10,16 @@ const EXAMPLES = [
   "Write pandas code that counts the missing values of each column.",
   "Suggest three titles for a chart of rain by month.",
 ];
+const THAI_EXAMPLES = [
+  "อธิบายพารามิเตอร์ temperature ในสองประโยค",
+  "เขียนโค้ด pandas ที่นับค่าที่หายไปในแต่ละคอลัมน์",
+  "ตั้งชื่อกราฟปริมาณฝนรายเดือนสามชื่อ",
+];
+
+/** Return whether the page or the browser is in Thai. */
+function isInThai() {
+  return [document.documentElement.lang, navigator.language].some((code) => code.startsWith("th"));
+}
 
 /** Write a name as the magic takes it: in quotes if it has spaces. */
 function inALine(name) {
@@ -53,7 +63,8 @@ class Suggestions {
       list.append(make("dt", { class: kind }, title), make("dd", { dir: "auto", class: kind }, text));
     }
     const row = make("div", { class: "svc-row svc-first", role: "group", "aria-label": "Examples" });
-    row.append(...EXAMPLES.map((text) => labelButton(text, () => this.panel.composer.fill(text))));
+    const examples = isInThai() ? THAI_EXAMPLES : EXAMPLES;
+    row.append(...examples.map((text) => labelButton(text, () => this.panel.composer.fill(text))));
     this.element.replaceChildren(list, row);
   }
 }

@@ -210,10 +210,9 @@ class Turn {
   /** Edit the prompt in place. */
   edit(text = this.turn.prompt ?? "", isFocused = true, chips = null) {
     if (this.form) return isFocused && this.area.focus();
-    this.area = make("textarea", { "aria-label": "Edit the prompt", rows: 2, dir: "auto" });
+    const does = { keydown: (event) => this.editKey(event), input: () => fit(this.area) };
+    this.area = make("textarea", { "aria-label": "Edit the prompt", rows: 2, dir: "auto", ...does });
     this.area.value = text;
-    this.area.addEventListener("keydown", (event) => this.editKey(event));
-    this.area.addEventListener("input", () => fit(this.area));
     this.chips = chips ?? (this.turn.attached ?? []).map((item) => ({ ...item, isKept: true }));
     this.attach = new AttachMenu(this.panel, this.area, this, () => this.attach?.draw());
     for (const { name } of this.chips) {
