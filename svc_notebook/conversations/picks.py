@@ -105,7 +105,8 @@ def changed_picks(
     """
     old_turns = {turn.turn_id: turn for turn in before.turns}
     for turn in after.turns:
-        if (old := old_turns.get(turn.turn_id)) in {None, turn}:
+        old = old_turns.get(turn.turn_id)
+        if old is None or old == turn:
             continue
         before_scores, after_scores = picks(old), picks(turn)
         for key in {**before_scores, **after_scores}:

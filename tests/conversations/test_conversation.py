@@ -451,6 +451,14 @@ def test_as_markdown_tool_calls_show_with_their_results(plan: svc.Conversation) 
     assert shown in plan.to_markdown()
 
 
+def test_a_turn_with_a_tool_run_can_be_pinned(plan: svc.Conversation) -> None:
+    """And changed otherwise, although the arguments of its calls are a mapping."""
+    plan.ask('weather in "Oslo"', tools=[weather])
+
+    assert plan.toggle_pin(1)
+    assert plan.toggle_hidden(1)
+
+
 def test_a_changed_call_shows_what_ran_also_when_read_again(
     plan: svc.Conversation,
 ) -> None:
