@@ -22,7 +22,7 @@ from svc_notebook.credentials import known_keys
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import BadRequestError, ParameterError, SvcError, warn
 from svc_notebook.exchange import Attached, Origin, OriginKind
-from svc_notebook.ledger.exchange_rows import Comparison
+from svc_notebook.ledger.exchange_rows import Comparison, TurnMarks
 from svc_notebook.ledger.ledger import Ledger, name_taken
 from svc_notebook.service.catalogue import ModelInfo
 from svc_notebook.service.params import (
@@ -40,15 +40,19 @@ from . import import_turns
 from .continuation import charge_of, join_exchange
 from .export import to_json, to_markdown
 from .history import History, HistoryState, Turn, UndoableHistory, new_series
-from .newer_turns import NewerExchanges, newer_note, newer_turns
+from .merge import merge
+from .newer_turns import NewerExchanges, n_news, newer_note, newer_turns, older_turns
 from .picks import changed_picks, with_preferred
 from .restore import (
     SavedTurns,
     changed_marks,
+    joined,
+    mark_id,
     n_turns,
     older_note,
     pick_saved,
     read_saved,
+    related,
     to_copied,
 )
 from .transcript import to_transcript
@@ -87,7 +91,10 @@ class Conversation:
         self._resumed: HistoryState | None = None  # as `resume` has left it
         self._resume_note = ""
         self._newer = NewerExchanges()
-        self._newer_turns: tuple[frozenset[str], SavedTurns | None] = frozenset(), None
+        self._read: tuple[object, tuple[SavedTurns, ...]] = None, ()
+        self._older: tuple[object, SavedTurns | None] = None, None
+        self._newest_id = ""  # of the exchanges in the ledger when turns were added
+        self._is_reset = False  # its earlier turns are not offered
         self._told: tuple[frozenset[str], str | None] = frozenset(), None
         self.is_kept_empty = False  # True: a panel was opened with restore=False
         self.is_untitled = False  # True: a panel names it after its first message
@@ -274,7 +281,7 @@ class Conversation:
         key asks the same turn again. `system` replaces the conversation's system
         message; "" sends none.
         """
-        history, series, _ = self._shared.state
+        history, series, *_ = self._shared.state
         turn_id = history.id_of_key(series, turn_key or uuid4().hex[:12])
         if turn is not None:
             old_turn = history.turn(turn)
@@ -386,6 +393,7 @@ class Conversation:
 
     def reset(self) -> None:
         """Remove all turns; the system message and the ledger stay."""
+        self._is_reset = True
         self._shared.reset()
 
     def undo(self) -> bool:
@@ -419,14 +427,18 @@ class Conversation:
     def restore(self, number: int | None = None) -> Self:
         """Restore turns from the ledger, after a restart or from another kernel.
 
-        They are added to the turns here, in the order in which they were asked. What
-        was picked, pinned, hidden, deleted or undone is restored, too.
+        They are merged into the turns here. A turn that is here, because its cell or
+        its prompt was asked again, gets the earlier replies as older versions, and
+        stays as it is shown and sent; the others come after the turn that they
+        followed, in the order of asking. What was picked, pinned, hidden, deleted or
+        undone is restored, too. The next kernel begins with what was added here.
 
         Args:
             number: The number of a series of turns, as `saved` counts them, from 1. If
-                None, the newest, with the turns of other series that it had restored
-                and sent. Turns that were asked here before a restore do not count. If
-                other kernels have asked turns meanwhile, it is these.
+                None, what was seen last, with earlier runs of the same cells or
+                prompts. If there are turns here, it is what other kernels have asked
+                meanwhile, and earlier runs of the turns here; without any, the newest
+                of the other series.
 
         Raises:
             ParameterError: The ledger has no such turns.
@@ -441,20 +453,24 @@ class Conversation:
         return self
 
     def newest_of(self, saved: tuple[SavedTurns, ...]) -> SavedTurns:
-        """Return what `restore` adds: the newest series in the ledger.
-
-        If there are turns here, it is what other kernels have asked meanwhile; else, if
-        this kernel has asked without restoring, the newest of the other series.
-        """
-        if self._has_begun and (newer := self.newer()):
-            return newer
+        """Return what `restore` adds without a number."""
+        newer = self.newer() if self._has_begun else None
         state = self._shared.state
+        if newer or self.turns:
+            history = merge(self.history, newer.history) if newer else self.history
+            names = state.all_series.union(newer.all_series if newer else ())
+            found = related(history, names, saved)
+            if newer or found:
+                return joined(newer or found[-1], found if newer else found[:-1])
         others = tuple(turns for turns in saved if turns.series != state.series)
         is_own = bool(self.turns) and state.all_series == {state.series}
-        return pick_saved(others if is_own and others else saved, self.name, None)
+        last = pick_saved(others if is_own and others else saved, self.name, None)
+        if self.turns:
+            return last
+        return joined(last, related(last.history, last.all_series, saved))
 
     def resume(self, turn_key: str | None, prompt: str) -> str:
-        """Restore the newest turns before the first one here; return a note on it.
+        """Restore what was seen last before the first turn here; return a note on it.
 
         A cell that asked the first turn of a series begins the conversation again: it
         is the first of a notebook that runs from its top, and the cells after it ask
@@ -473,12 +489,12 @@ class Conversation:
         command = in_a_line(self.name)
         with suppress(SvcError):
             saved = self.saved()
-            newest = self.newest_of(saved)
             if any(turns.begins_with(turn_key, prompt) for turns in saved):
                 return (
                     f"begins {self.name} again, since it asked the first turn before; "
                     f"`%svc restore {command}` brings its turns back"
                 )
+            newest = pick_saved(saved, self.name, None)
             self.add(newest)
             return (
                 f"went on with {n_turns(len(newest.history.turns))} of {self.name}, "
@@ -493,13 +509,29 @@ class Conversation:
             self._newer.find(self._registry.ledger(), self.name, ())
         for turn_id, exchange_ids in saved.asked.items():
             self._exchange_ids.setdefault(turn_id, set()).update(exchange_ids)
+        self._newest_id = max(self._newest_id, saved.newest_id)
         here = self.history
         if not (here.is_given and saved.history.begins_with(here)):
-            self._shared.change(lambda history: history.merged(saved.history))
+            self._with_marks(
+                lambda: self._shared.change(
+                    lambda history: merge(history, saved.history),
+                    added=saved.all_series,
+                )
+            )
             return
         system = saved.history.system if self.system is None else self.system
         history = replace(saved.history, name=self.name, system=system)
-        self._shared.put(HistoryState(history, saved.series, self._shared.state.series))
+        before = self._shared.state.series
+        self._shared.put(HistoryState(history, saved.series, before, saved.added))
+        if not saved.is_as_seen:
+            self._mark_series()
+
+    def _mark_series(self) -> None:
+        """Note in the ledger what is seen here: it is seen in the next kernel, too."""
+        _, series, _, added = self._shared.state
+        ids = set[str]().union(*self._exchange_ids.values())
+        marks = TurnMarks(added=added, newest=max(ids | {self._newest_id}))
+        self._registry.ledger().add_marks(self.name, mark_id(series), marks)
 
     def older_note(self) -> str:
         """Return a note on earlier turns in the ledger; "" if there are turns here.
@@ -524,13 +556,43 @@ class Conversation:
         None if there is nothing, or if the ledger cannot be read.
         """
         with suppress(SvcError):
-            known = set[str]().union(*self._exchange_ids.values())
-            ids = self._newer.find(self._registry.ledger(), self.name, known)
-            if ids != self._newer_turns[0]:
-                turns = newer_turns(self.saved(), self.history, ids) if ids else None
-                self._newer_turns = ids, turns
-            return self._newer_turns[1]
+            ids, saved = self._elsewhere()
+            return newer_turns(saved, self.history, ids) if ids else None
         return None
+
+    def older(self) -> SavedTurns | None:
+        """Return the turns of earlier kernels that are not here.
+
+        None if there are none, if this conversation was begun without them, or if the
+        ledger cannot be read.
+        """
+        if self.is_kept_empty or self.is_untitled or self._is_reset:
+            return None
+        with suppress(SvcError):
+            ids, saved = self._elsewhere(is_read=True)
+            state = self._shared.state
+            if self._older[0] != (self._read[0], state):
+                newer = newer_turns(saved, state.history, ids)
+                known = state.all_series.union(newer.all_series if newer else ())
+                older = older_turns(saved, state.history, known)
+                self._older = (self._read[0], state), older
+            return self._older[1]
+        return None
+
+    def _elsewhere(
+        self, *, is_read: bool = False
+    ) -> tuple[frozenset[str], tuple[SavedTurns, ...]]:
+        """Return what other kernels have asked meanwhile, and the series that it is in.
+
+        The series are read once for the same exchanges; without any, if `is_read`.
+        """
+        ledger = self._registry.ledger()
+        known = set[str]().union(*self._exchange_ids.values())
+        ids = self._newer.find(ledger, self.name, known)
+        read = ids, ledger.path, self.name
+        if (ids or is_read) and read != self._read[0]:
+            self._read = read, self.saved()
+        return ids, self._read[1]
 
     def newer_note(self, turn_key: str | None = None) -> str:
         """Return a note on turns that other kernels have asked; "" without new ones.
@@ -544,7 +606,7 @@ class Conversation:
         if newer.exchange_ids <= told and (turn_key is None or turn_key != key):
             return ""
         self._told = newer.exchange_ids, turn_key
-        it = "it" if len(newer.history.turns) == 1 else "them"
+        it = "it" if n_news(newer, self.history) == 1 else "them"
         return (
             f"{newer_note(newer, self.history)}; `%svc restore {in_a_line(self.name)}` "
             f"adds {it}"
@@ -660,12 +722,15 @@ class Conversation:
 
     def _with_marks(self, act: Callable[[], _Result]) -> _Result:
         """Apply a user's change; write its marks and picks to the ledger."""
-        (before, series, _), result = self._shared.state, act()
-        after = self.history
-        if self._shared.state.series == series:  # a reset is not recorded
+        before, result = self._shared.state, act()
+        after = self._shared.state
+        if after.series == before.series:  # a reset is not recorded
             for turn_id, marks in changed_marks(before, after, self._exchange_ids):
                 self._registry.ledger().add_marks(self.name, turn_id, marks)
-            for pick in changed_picks(before, after):
+            if after.added != before.added:
+                self._mark_series()
+                return result  # the picks of added answers stay as they are
+            for pick in changed_picks(before.history, after.history):
                 self._registry.ledger().add_pick(*pick)
         return result
 

@@ -19,6 +19,7 @@ from svc_notebook.ledger.reply_columns import Column
 from svc_notebook.service.params import check_text, must_be, shorten
 
 from .attachments import split_items
+from .history import key_of
 
 _PROMPT_CHARS = 120  # of the newest prompt, or of what a search found
 _BEFORE_CHARS = 12  # of a text, before the words that a search found
@@ -134,10 +135,11 @@ def _to_row(
         prompt = shorten(" ".join(_prompt(newest).split()), _PROMPT_CHARS)
     rows = connection.execute(_TURN_ROWS, (name,)).fetchall()
     deleted = connection.execute(_DELETED, (name,)).fetchall()
-    turns = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in deleted}
+    turn_ids = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in deleted}
+    keys = {key_of(turn_id) for turn_id in turn_ids if turn_id}  # one for each cell
     return Listed(
         name=name,
-        n_turns=len(turns - {None}),
+        n_turns=len(keys),
         models=tuple(dict.fromkeys(model for _, model in rows)),
         asked_at=datetime.fromisoformat(asked_at),
         prompt=prompt,

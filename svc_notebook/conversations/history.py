@@ -4,11 +4,10 @@ A turn is a prompt with the versions of its answer; later requests send the chos
 version. After any change, the `messages` of a turn can be sent.
 """
 
-import heapq
 import logging
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -156,13 +155,6 @@ class Turn:
     def is_undecided(self) -> bool:
         """Whether replies were compared and none is picked yet."""
         return self.comparison is not None and not self.comparison.picked
-
-    def lacks_versions_of(self, other: "Turn") -> bool:
-        """Return whether another state of this turn has all versions of it and more."""
-        own = {version.exchange_id for version in self.versions}
-        others = {version.exchange_id for version in other.versions}
-        continued = {version.first_id for version in other.versions}
-        return own <= others | continued and not others <= own
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -354,20 +346,6 @@ class History:
         """Replace a turn."""
         return self._replace_turn(self.index_of(turn.turn_id), turn)
 
-    def merged(self, other: "History") -> "History":
-        """Add the turns and versions of another history, sorted by time.
-
-        Of a turn that both have, the other's state is taken if it has more versions.
-        """
-        others = {turn.turn_id: turn for turn in other.turns}
-        own = []
-        for turn in self.turns:
-            others_turn = others.pop(turn.turn_id, turn)
-            is_newer = turn.lacks_versions_of(others_turn)
-            own.append(others_turn if is_newer else turn)
-        turns = tuple(heapq.merge(own, others.values(), key=_first_id))
-        return replace(self, turns=turns)
-
     def with_stale_marks(self) -> "History":
         """Mark the turns that were answered on something else than is chosen now.
 
@@ -490,10 +468,6 @@ def _is_shown(turn: Turn) -> bool:
     return not (turn.is_hidden or turn.version.is_empty)
 
 
-def _first_id(turn: Turn) -> str:
-    return min(version.exchange_id for version in turn.versions)  # ids sort by time
-
-
 def _first_difference(text: str, other: str) -> int:
     """Return the index of the first character that two texts do not share."""
     pairs = enumerate(zip_longest(text, other))
@@ -515,6 +489,16 @@ def key_of(turn_id: str) -> str:
     return turn_id.partition("/")[2]
 
 
+# Copied turns have no exchange of their own in the ledger. Their ids are numbered back
+# from the first turn that was asked, so that a restore gives them the same ids again.
+COPIED = "copied-"
+
+
+def is_copied(turn_id: str) -> bool:
+    """Whether a turn was copied or imported, so that its place is its key."""
+    return key_of(turn_id).startswith(COPIED)
+
+
 MAX_UNDO = 100  # steps that can be undone; the oldest ones are forgotten
 
 _log = logging.getLogger(__name__)
@@ -526,6 +510,7 @@ class HistoryState(NamedTuple):
     history: History  # states share their turns, so many states cost little
     series: str  # prefix of the ids of new turns; a reset starts a new one
     before: str = ""  # the series before a restore; its late answers are still added
+    added: tuple[str, ...] = ()  # other series whose turns were added to it, in order
 
     def takes(self, turn_id: str) -> bool:
         """Whether it has this turn, or the turn belongs to one of its series."""
@@ -536,7 +521,7 @@ class HistoryState(NamedTuple):
     def all_series(self) -> set[str]:
         """The series of all its turns, and of turns that may still be added."""
         own = {series_of(turn.turn_id) for turn in self.history.turns}
-        return (own | {self.series, self.before}) - {""}
+        return (own | {*self.added, self.series, self.before}) - {""}
 
 
 class UndoableHistory:
@@ -565,21 +550,28 @@ class UndoableHistory:
         return bool(self._undone)
 
     def change(
-        self, change: Callable[[History], History], *, turn_id: str | None = None
+        self,
+        change: Callable[[History], History],
+        *,
+        turn_id: str | None = None,
+        added: Collection[str] = (),
     ) -> None:
         """Change the history in one step that can be undone.
 
         If `change` raises, the history stays as it is. With `turn_id`, it is only
-        changed if it has this turn or its series.
+        changed if it has this turn or its series. `added` are the other series whose
+        turns it adds.
         """
         with self._lock:
             before = self._state
             if turn_id is not None and not before.takes(turn_id):
                 return
             history = change(before.history).with_stale_marks()
-            after = before._replace(history=history)
-            if after == before:
+            if history == before.history:
                 return
+            others = (name for name in added if name != before.series)
+            all_added = tuple(dict.fromkeys((*before.added, *others)))
+            after = before._replace(history=history, added=all_added)
             self._past.append(before)
             self._undone.clear()
             self._state = after

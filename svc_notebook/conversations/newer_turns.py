@@ -1,17 +1,17 @@
-"""The turns that other kernels have asked while this one has a conversation.
+"""The turns that other kernels have asked, before this one or meanwhile.
 
 Each kernel sends the turns that it knows. So before a request, the ledger is searched
 for newer ones; this is one look at an index if there are none.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
 
 from .history import History
-from .restore import SavedTurns, changed_turns, n_turns
+from .merge import merge, share_turns
+from .restore import SavedTurns, joined, n_turns
 
 
 class NewerExchanges:
@@ -51,32 +51,67 @@ def _is_turn(exchange: Exchange) -> bool:
 def newer_turns(
     saved: tuple[SavedTurns, ...], history: History, ids: Collection[str]
 ) -> SavedTurns | None:
-    """Return the saved turns that were asked in these exchanges; None without any.
+    """Return the series with turns that were asked in these exchanges.
 
-    Turns that a history has with all their versions are left out.
+    None if a history has all of their turns and versions.
     """
-    asked = {
-        turn_id: exchange_ids
+    newer = [
+        series
         for series in saved
-        for turn_id, exchange_ids in series.asked.items()
-        if not exchange_ids.isdisjoint(ids)
-    }
-    turns = [turn for series in saved for turn in series.history.turns]
-    newer = changed_turns((turn for turn in turns if turn.turn_id in asked), history)
-    if not newer:
-        return None
-    only_newer = History(name=history.name).merged(replace(history, turns=tuple(newer)))
-    return replace(saved[-1], history=only_newer, asked=asked)
+        if not (series.exchange_ids.isdisjoint(ids) or series.is_in(history))
+    ]
+    return joined(newer[-1], newer[:-1]) if newer else None
+
+
+def _asked_again(newer: SavedTurns, history: History) -> list[int]:
+    """Return the numbers of the turns to which there are other answers."""
+    merged = merge(history, newer.history)
+    turns = enumerate(history.turns, start=1)
+    return [number for number, turn in turns if merged.turn(turn.turn_id) != turn]
+
+
+def n_news(newer: SavedTurns, history: History) -> int:
+    """Count the newer turns, and those that were asked again."""
+    return newer.n_missing(history) + len(_asked_again(newer, history))
 
 
 def newer_note(newer: SavedTurns, history: History) -> str:
     """Return a note on newer turns, and on turns that were asked again."""
-    places = [history.find(turn.turn_id) for turn in newer.history.turns]
-    again = [str(place + 1) for place in places if place is not None]
+    again = [str(number) for number in _asked_again(newer, history)]
     parts = []
-    if n_new := len(places) - len(again):
+    if n_new := newer.n_missing(history):
         parts.append(f"{n_turns(n_new)} of {history.name}")
     if again:
         what = f"turn{'s'[: len(again) != 1]} {', '.join(again)}"
         parts.append(f"{what} again" if n_new else f"{what} of {history.name} again")
     return f"another notebook has asked {' and '.join(parts)} meanwhile, not sent here"
+
+
+def older_turns(
+    saved: tuple[SavedTurns, ...], history: History, known: Collection[str]
+) -> SavedTurns | None:
+    """Return the series with turns that a history does not have; None without any.
+
+    Those that are known are left out: what was deleted in them shall not come back.
+    """
+    older = [
+        series
+        for series in saved
+        if series.series not in known and series.n_missing(history)
+    ]
+    return joined(older[-1], older[:-1]) if older else None
+
+
+def older_turns_note(older: SavedTurns, history: History) -> str:
+    """Return a sentence on turns that were asked before, and are not here."""
+    here = {turn.turn_id for turn in history.turns}
+    merged = merge(history, older.history)
+    missing = {turn.turn_id for turn in merged.turns} - here
+    where = " in the panel" * (missing <= older.panel_ids)
+    is_run_again = share_turns(history, older.history)
+    when = "before the restart" if is_run_again else "separately, in another kernel,"
+    was, is_missing = ("was", "is") if len(missing) == 1 else ("were", "are")
+    return (
+        f"{n_turns(len(missing))} of {history.name} that {was} asked{where} {when} "
+        f"{is_missing} not here."
+    )

@@ -4,11 +4,13 @@ Each kernel, and each reset, begins a series of turns. A series is restored as a
 together with picks, pins, hidden and deleted turns, and undone changes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
+
+import msgspec
 
 from svc_notebook.display.escape import in_a_line, to_terminal
 from svc_notebook.errors import ParameterError
@@ -19,19 +21,24 @@ from svc_notebook.ledger.tool_calls import ToolRow
 from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, Message
 
-from .history import History, Turn, Version, fingerprint, key_of, series_of
+from .history import (
+    COPIED,
+    History,
+    HistoryState,
+    Turn,
+    Version,
+    fingerprint,
+    is_copied,
+    key_of,
+    series_of,
+)
+from .merge import merge, share_turns
 from .turn_request import add_answer
 
 # Sweeps and data frames have no conversations.
 _ORIGINS = ("magic", "panel", "python")
 
 _PROMPT_CHARS = 40  # of the first prompt, in the list that `%svc restore NAME` shows
-
-# Copied turns have no exchange of their own in the ledger. Their ids are numbered back
-# from the first turn that was asked, so that a restore gives them the same ids again.
-_COPIED = "copied-"
-
-SentMessages = tuple[Message, Message]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,17 +51,33 @@ class SavedTurns:
     started_at: datetime  # of its first request (aware, UTC)
     ended_at: datetime  # start of its last request (aware, UTC)
     is_own: bool  # whether this kernel asked some of its turns
-    is_newest: bool  # whether the conversation's last request is in this series
-    sent: Mapping[
-        str, frozenset[SentMessages]
-    ]  # messages of each request, by exchange_id
+    is_newest: bool  # whether it was seen last: asked, or restored by hand
+    linked: tuple[str, ...]  # other series that were added to it when it was seen
+    added: tuple[str, ...] = ()  # other series whose turns it has now, in order
+    newest_id: str  # of the exchanges of the conversation, as the ledger sorts them
+    marks: Mapping[str, TurnMarks]  # of its turns, by their ids
+    panel_ids: frozenset[str]  # ids of the turns that a panel asked
     asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
     # of the newest turn that a panel asked alone: compared ones have other settings
     panel_request: CompletionRequest | None = None
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns and versions."""
-        return not changed_turns(self.history.turns, history)
+        return merge(history, self.history) == history
+
+    def n_missing(self, history: History) -> int:
+        """Count the turns that a history does not have."""
+        return len(merge(history, self.history).turns) - len(history.turns)
+
+    @property
+    def is_as_seen(self) -> bool:
+        """Whether the next kernel begins with just these turns."""
+        return self.is_newest and self.added == self.linked
+
+    @property
+    def all_series(self) -> tuple[str, ...]:
+        """The series whose turns it has."""
+        return (self.series, *self.added)
 
     @property
     def exchange_ids(self) -> frozenset[str]:
@@ -78,16 +101,6 @@ class SavedTurns:
 
     def __repr__(self) -> str:
         return f"<SavedTurns {self}>"
-
-
-def changed_turns(turns: Iterable[Turn], history: History) -> list[Turn]:
-    """Return the turns that a history does not have, or not with all versions."""
-    here = {turn.turn_id: turn for turn in history.turns}
-    return [
-        turn
-        for turn in turns
-        if turn.turn_id not in here or here[turn.turn_id].lacks_versions_of(turn)
-    ]
 
 
 def n_turns(n: int, adjective: str = "") -> str:
@@ -136,7 +149,7 @@ def older_note(ledger: Ledger, name: str) -> str:
 def pick_saved(
     saved: tuple[SavedTurns, ...], name: str, number: int | str | None
 ) -> SavedTurns:
-    """Return the series with a number, or the newest, with the series it restored."""
+    """Return the series with a number, or what was seen last, with what was added."""
     if not saved:
         raise ParameterError(
             f"The ledger has no turns of {name!r}.", param="conversation"
@@ -146,9 +159,11 @@ def pick_saved(
             (series for series in saved if series.is_newest),
             max(saved, key=lambda series: series.ended_at),
         )
-        return _with_others_sent(newest, saved)
+        by_series = {each.series: each for each in saved}
+        linked = [by_series[name] for name in newest.linked if name in by_series]
+        return _joined(newest, linked, is_as_seen=True)
     if type(number) is int and 0 < number <= len(saved):
-        return saved[number - 1]
+        return joined(saved[number - 1], ())
     raise ParameterError(
         f"{number!r} is not a number in the list of `%svc restore {in_a_line(name)}`; "
         f"choose a number from 1 to {len(saved)}.",
@@ -156,22 +171,60 @@ def pick_saved(
     )
 
 
-def _with_others_sent(newest: SavedTurns, saved: tuple[SavedTurns, ...]) -> SavedTurns:
-    """Add the other series whose turns the newest one restored and sent."""
-    history = newest.history
-    own = {pair for turn in history.turns for pair in _prompts_and_replies(turn)}
-    for other in saved:
-        added_pairs = {
-            pair for turn in other.history.turns for pair in _prompts_and_replies(turn)
-        } - own
-        if any(added_pairs & sent for sent in newest.sent.values()):
-            history = history.merged(other.history)
-    return replace(newest, history=history)
+def joined(first: SavedTurns, others: Iterable[SavedTurns]) -> SavedTurns:
+    """Merge the turns of other series into one, whose answers stay shown."""
+    newest_first = sorted(others, key=lambda each: each.number, reverse=True)
+    return _joined(first, newest_first)
 
 
-def _prompts_and_replies(turn: Turn) -> list[SentMessages]:
-    """Return the prompt of each version with the reply to it."""
-    return [(version.prompt, version.replies[0]) for version in turn.versions]
+def _joined(
+    first: SavedTurns, others: list[SavedTurns], *, is_as_seen: bool = False
+) -> SavedTurns:
+    """Merge the turns of other series in this order; as they were before, if seen."""
+    series = (first, *others)
+    marks = {key: mark for each in series for key, mark in each.marks.items()}
+    same = {other: key for key, mark in marks.items() for other in mark.same}
+    history = first.history
+    for each in others:
+        history = merge(history, each.history, same=same if is_as_seen else None)
+    turns = (_with_chosen(turn, marks.get(turn.turn_id)) for turn in history.turns)
+    names = (name for each in series for name in each.all_series)
+    added = dict.fromkeys(name for name in names if name != first.series)
+    requests = (each.panel_request for each in series)
+    return replace(
+        first,
+        history=replace(history, turns=tuple(turns)),
+        added=tuple(added),
+        marks=marks,
+        panel_ids=frozenset().union(*(each.panel_ids for each in series)),
+        asked={key: ids for each in series for key, ids in each.asked.items()},
+        panel_request=next(filter(None, requests), None),
+    )
+
+
+def related(
+    history: History, names: Collection[str], saved: Iterable[SavedTurns]
+) -> list[SavedTurns]:
+    """Return the series that belong to a history of other series: its earlier runs.
+
+    They have a turn in common with it, or the turns of one were added to the other.
+    """
+    names, found = set(names), list[SavedTurns]()
+    rest = [each for each in saved if each.series not in names]
+    n_before = -1
+    while len(found) > n_before:
+        n_before = len(found)
+        for each in tuple(rest):
+            if (
+                each.series in names
+                or not names.isdisjoint(each.linked)
+                or share_turns(history, each.history)
+            ):
+                rest.remove(each)
+                found.append(each)
+                names |= {each.series, *each.linked}
+                history = merge(history, each.history)
+    return found
 
 
 class _Kernels(NamedTuple):
@@ -198,13 +251,13 @@ def _rebuild(
     set back.
     """
     by_series: dict[str, list[Exchange]] = {}
-    newest = ""
     for exchange in exchanges:
         if exchange.origin.turn_id and any(
             choice.text or choice.tool_calls for choice in exchange.choices
         ):
-            newest = series_of(exchange.origin.turn_id)
-            by_series.setdefault(newest, []).append(exchange)
+            series = series_of(exchange.origin.turn_id)
+            by_series.setdefault(series, []).append(exchange)
+    newest = _seen_last(by_series, exchanges, marks)
     restored: list[SavedTurns] = []
     for series, answers in by_series.items():
         by_turn: dict[str, set[str]] = {}
@@ -225,15 +278,46 @@ def _rebuild(
                 ended_at=answers[-1].started_at,
                 is_own=any(map(kernels.is_own, answers)),
                 is_newest=series == newest,
-                sent={
-                    exchange.exchange_id: frozenset(pairwise(exchange.request.messages))
-                    for exchange in answers
+                linked=marks.get(mark_id(series), TurnMarks()).added,
+                newest_id=exchanges[-1].exchange_id,
+                marks={
+                    turn.turn_id: marks[turn.turn_id]
+                    for turn in history.turns
+                    if turn.turn_id in marks
                 },
+                panel_ids=frozenset(
+                    exchange.origin.turn_id or ""
+                    for exchange in answers
+                    if exchange.origin.kind == "panel"
+                ),
                 asked={key: frozenset(ids) for key, ids in by_turn.items()},
                 panel_request=_panel_request(answers, marks),
             )
             restored.append(saved)
     return tuple(restored)
+
+
+def mark_id(series: str) -> str:
+    """Return the id under which a series itself has marks; no turn has it."""
+    return f"{series}/"
+
+
+def _seen_last(
+    by_series: Mapping[str, list[Exchange]],
+    exchanges: list[Exchange],
+    marks: Mapping[str, TurnMarks],
+) -> str:
+    """Return the series that was asked last, or restored by hand since."""
+    numbers = {exchange.exchange_id: at for at, exchange in enumerate(exchanges)}
+    seen = {
+        series: (numbers[answers[-1].exchange_id], 0)
+        for series, answers in by_series.items()
+    }
+    for at, (turn_id, mark) in enumerate(marks.items(), start=1):  # the newest last
+        series = series_of(turn_id)
+        if turn_id == mark_id(series) and series in seen:
+            seen[series] = max(seen[series], (numbers.get(mark.newest, -1), at))
+    return max(seen, key=lambda series: seen[series], default="")
 
 
 def _panel_request(
@@ -307,30 +391,53 @@ def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
             replace(version, session_id="", context=context)
             for version in turn.versions
         )
-        turn_id = f"{series}/{_COPIED}{len(turns) - at}"
+        turn_id = f"{series}/{COPIED}{len(turns) - at}"
         copied.append(replace(turn, turn_id=turn_id, versions=versions))
         context += fingerprint(turn.messages)
     return tuple(copied)
 
 
 def changed_marks(
-    before: History, after: History, known: Mapping[str, set[str]]
+    before: HistoryState, after: HistoryState, known: Mapping[str, set[str]]
 ) -> Iterator[tuple[str, TurnMarks]]:
     """Return the id and the new marks of each turn that a change has altered.
 
-    `known` holds the ids of all exchanges of each turn.
+    `known` holds the ids of all exchanges of each turn. A deleted turn is also deleted
+    in the series from which it has answers.
     """
-    was, is_now = ({turn.turn_id: turn for turn in h.turns} for h in (before, after))
+    was, is_now = (
+        {turn.turn_id: turn for turn in state.history.turns}
+        for state in (before, after)
+    )
+    taken_away = {*before.added} - {*after.added}  # undone, but not deleted
     for turn_id in {**was, **is_now}:
         old, new = was.get(turn_id), is_now.get(turn_id)
-        if old is None or new is None or replace(old, is_stale=new.is_stale) != new:
-            yield turn_id, _to_marks(new, known.get(turn_id, set()))
+        if new is None and series_of(turn_id) in taken_away:
+            continue
+        if old is None or new is None:
+            for other in _same_turns(new or was[turn_id], known):
+                yield other, _to_marks(new, known[other])
+        elif replace(old, is_stale=new.is_stale) == new:
+            continue
+        marks = _to_marks(new, known.get(turn_id, set()))
+        same = _same_turns(new, known) if new else ()
+        yield turn_id, msgspec.structs.replace(marks, same=same)
+
+
+def _same_turns(turn: Turn, known: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """Return the ids of the other turns from which a turn has answers."""
+    if is_copied(turn.turn_id):
+        return ()
+    answers = {version.exchange_id for version in turn.versions}
+    others = (key for key, ids in known.items() if not answers.isdisjoint(ids))
+    return tuple(key for key in others if key != turn.turn_id)
 
 
 def _to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
-    newest = max(known, default="")
     if turn is None:
+        newest = max(known, default="")
         return TurnMarks(is_deleted=True, newest=newest, gone=frozenset(known))
+    newest = max([*known, *(version.exchange_id for version in turn.versions)])
     return TurnMarks(
         is_pinned=turn.is_pinned,
         is_hidden=turn.is_hidden,
@@ -369,7 +476,7 @@ def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
     """Apply its marks to a turn from the ledger; None if it was deleted."""
     if marks is None:
         return turn
-    if marks.is_deleted and key_of(turn.turn_id).startswith(_COPIED):
+    if marks.is_deleted and is_copied(turn.turn_id):
         return None  # the check of ids below fails: it has the id of a later exchange
     versions = tuple(
         _with_picked(version, marks.picked.get(version.exchange_id, -1))
@@ -389,6 +496,18 @@ def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
         is_hidden=marks.is_hidden,
         comparisons=marks.comparisons,
     )
+
+
+def _with_chosen(turn: Turn, marks: TurnMarks | None) -> Turn:
+    """Apply marks to a turn that has answers of other series, too."""
+    ids = [version.exchange_id for version in turn.versions]
+    if marks is None or marks.chosen not in ids or max(ids) > marks.newest:
+        return turn
+    versions = tuple(
+        _with_picked(version, marks.picked.get(version.exchange_id, -1))
+        for version in turn.versions
+    )
+    return replace(turn, versions=versions, chosen=ids.index(marks.chosen))
 
 
 def _with_picked(version: Version, picked: int) -> Version:

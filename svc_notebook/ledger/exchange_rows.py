@@ -400,6 +400,8 @@ class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
     )  # index of the choice, by version
     gone: frozenset[str] = frozenset()  # versions that were undone or deleted
     comparisons: tuple[Comparison, ...] = ()
+    same: tuple[str, ...] = ()  # ids of turns of other series whose answers it has
+    added: tuple[str, ...] = ()  # of a series: others whose turns were added to it
 
 
 Marks = dict[tuple[str, str], TurnMarks]

@@ -102,15 +102,18 @@ def _add(conversation: Conversation, saved: SavedTurns) -> str:
     if not here:
         return f"Restored: {name} ({n_turns(n_now)})."
     n_added = n_now - len(here)
+    now = {turn.turn_id: turn for turn in conversation.turns}
+    before = {turn.turn_id: turn.versions for turn in here}
+    n_again = sum(now[key].versions != before[key] for key in before)
     if not n_added:
-        n_again = n_turns(len(saved.history.turns))
-        return f"Restored: new answers to {n_again} of {name}."
-    newest_ids = [turn.turn_id for turn in conversation.turns[n_added:]]
-    is_before = newest_ids == [turn.turn_id for turn in here]
+        return f"Restored: other answers to {n_turns(n_again)} of {name}."
+    added_ids = [turn_id for turn_id in now if turn_id not in before]
+    is_before = [*now][:n_added] == added_ids
     place = f"before the {n_turns(len(here))} here"
+    answers = f", and other answers to {n_turns(n_again)}" * bool(n_again)
     return (
         f"Restored: {n_turns(n_added)} of {name}, "
-        f"{place if is_before else 'in the order of asking'}. It now has "
+        f"{place if is_before else 'in the order of asking'}{answers}. It now has "
         f"{n_turns(n_now)}."
     )
 

@@ -9,13 +9,13 @@ from contextlib import suppress
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
-from svc_notebook.conversations.newer_turns import newer_note
+from svc_notebook.conversations.newer_turns import newer_note, older_turns_note
 from svc_notebook.conversations.restore import (
+    joined,
     n_turns,
     pick_saved,
     read_saved,
 )
-from svc_notebook.display.escape import in_a_line
 from svc_notebook.errors import LedgerError, SvcError
 from svc_notebook.service.catalogue import UNKNOWN
 from svc_notebook.service.params import must_be, shorten
@@ -55,8 +55,8 @@ def find(context: PanelContext, text: str) -> None:
     )
 
 
-def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
-    """Return a conversation with its turns, from here or the ledger, and a notice."""
+def open_saved(session: Session, name: str) -> Conversation:
+    """Return a conversation with its turns, from here or the ledger."""
     open_here = {
         conversation.name: conversation for conversation in session.conversations
     }
@@ -66,7 +66,7 @@ def open_saved(session: Session, name: str) -> tuple[Conversation, str]:
         picked = pick_saved(saved, name, None)
         conversation = session.conversations.named(name)
         conversation.add(picked)
-    return conversation, _unrestored_note(conversation)
+    return conversation
 
 
 def restore_turns(context: PanelContext) -> bool:
@@ -82,23 +82,30 @@ def restore_turns(context: PanelContext) -> bool:
     try:
         if not (saved := conversation.saved()):
             return False
-        conversation.add(conversation.newest_of(saved))
+        conversation.add(pick_saved(saved, name, None))
     except SvcError as problem:  # the panel works without them
         context.change(notice=str(problem), is_problem=True)
         return False
-    n = len(conversation.turns)
-    notes = [f"{n_turns(n)} of {name} restored from the ledger."]
-    notes.append(_unrestored_note(conversation))
-    context.change(notice=" ".join(filter(None, notes)), is_restored=True)
+    notice = f"{n_turns(len(conversation.turns))} of {name} restored from the ledger."
+    context.change(notice=notice, is_restored=True)
     return True
 
 
 def find_newer(context: PanelContext) -> bool:
-    """Note what other kernels have asked meanwhile; return whether the note changes."""
-    newer, note = context.conversation.newer(), ""
+    """Note what other kernels have asked, and is not here.
+
+    Returns:
+        Whether the note changes.
+    """
+    conversation, history = context.conversation, context.conversation.history
+    newer, older = conversation.newer(), conversation.older()
+    notes: list[str] = []
     if newer and not newer.exchange_ids <= context.state.dismissed:
-        note = newer_note(newer, context.conversation.history)
-        note = f"{note[0].upper()}{note[1:]}."
+        note = newer_note(newer, history)
+        notes.append(f"{note[0].upper()}{note[1:]}.")
+    if older and not older.exchange_ids <= context.state.dismissed:
+        notes.append(older_turns_note(older, history))
+    note = " ".join(notes)
     is_changed = note != context.state.newer
     context.change(newer=note)
     return is_changed
@@ -107,10 +114,15 @@ def find_newer(context: PanelContext) -> bool:
 def take_newer(context: PanelContext, *, is_wanted: bool) -> None:
     """Add what other kernels have asked to the turns here, or dismiss the note."""
     conversation = context.conversation
+    dismissed = context.state.dismissed
+    found = filter(None, (conversation.newer(), conversation.older()))
     if is_wanted:
-        conversation.restore()
-    elif newer := conversation.newer():
-        context.change(dismissed=context.state.dismissed | newer.exchange_ids)
+        noted = [turns for turns in found if not turns.exchange_ids <= dismissed]
+        if noted:
+            conversation.add(joined(noted[0], noted[1:]))
+    else:
+        ids = (turns.exchange_ids for turns in found)
+        context.change(dismissed=dismissed.union(*ids))
     find_newer(context)
 
 
@@ -182,19 +194,6 @@ def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
     context.change(settings=settings, unusable=unusable)
     names = ", ".join(map(label_of, unusable))
     return f"Not as in its last turn: {names}; the field says why." if names else ""
-
-
-def _unrestored_note(conversation: Conversation) -> str:
-    """Return a note on turns of this name that only the ledger has."""
-    name, history = conversation.name, conversation.history
-    with suppress(LedgerError):
-        others = [saved for saved in conversation.saved() if not saved.is_in(history)]
-        if n := sum(len(saved.history.turns) for saved in others):
-            return (
-                f"The ledger has {n_turns(n, 'more ')} of {name}, asked separately: "
-                f"see `%svc restore {in_a_line(name)}`."
-            )
-    return ""
 
 
 def begin(context: PanelContext) -> Conversation:

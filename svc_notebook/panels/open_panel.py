@@ -72,6 +72,7 @@ def panel(
     # these imports load ipywidgets
     from .conversations_dialog import (  # noqa: PLC0415
         NEW_NAME,
+        find_newer,
         keep_settings,
         restore_turns,
     )
@@ -112,12 +113,12 @@ def panel(
     is_kept = (is_restored or is_continued) and keep_settings(context, system)
     if not is_kept and system is not None and before[0] != system:
         conversation.system = system
+    find_newer(context)
     if opened is None:
         opened = Panel(context)
     else:
         opened.reopen(settings, toolbox, permit)
-    opened.opened_with, opened.is_restoring = system, restore
-    opened.place = place
+    opened.opened_with, opened.is_restoring, opened.place = system, restore, place
     _PANELS.keep(opened)
     return opened
 

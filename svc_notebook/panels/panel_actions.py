@@ -499,15 +499,11 @@ class PanelController:
         """Show another conversation, with the settings of its last turn."""
         context = self.context
         is_open = message.name == context.conversation.name
-        saved, notice = conversations_dialog.open_saved(context.session, message.name)
-        self.switch(saved, notice, keeps_settings=is_open)
+        saved = conversations_dialog.open_saved(context.session, message.name)
+        self.switch(saved, keeps_settings=is_open)
 
     def switch(
-        self,
-        conversation: Conversation,
-        notice: str = "",
-        *,
-        keeps_settings: bool = True,
+        self, conversation: Conversation, *, keeps_settings: bool = True
     ) -> None:
         """Show another conversation, with Compare switched off."""
         context = self.context
@@ -520,8 +516,9 @@ class PanelController:
             self._unlisten()
             context.conversation = conversation
             self._unlisten = conversation.on_change(self._on_change)
-            context.change(notice=notice, is_problem=False, is_restored=False)
+            context.change(notice="", is_problem=False, is_restored=False)
             context.change(unusable={})
+            conversations_dialog.find_newer(context)
             self.view.forget_shown()
         if not keeps_settings:
             conversations_dialog.restore_settings(context)
@@ -535,7 +532,7 @@ class PanelController:
         self.view.show()
 
     def find_newer(self) -> None:
-        """Say whether other kernels have asked turns of the conversation meanwhile."""
+        """Say whether other kernels have asked turns that are not here."""
         if conversations_dialog.find_newer(self.context):
             self.view.show()
 

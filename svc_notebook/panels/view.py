@@ -65,7 +65,7 @@ class PanelState:
     is_restored: bool = False  # whether the notice is about restored turns
     # what the cell sets otherwise, if the notice says so; by the names of settings
     cells: Mapping[str, Any] = field(default_factory=dict)
-    newer: str = ""  # a note on turns that other kernels have asked meanwhile
+    newer: str = ""  # a note on turns of other kernels that are not here
     dismissed: frozenset[str] = frozenset()  # exchanges whose note was dismissed
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
     # reasons why settings of the last turn are not used, by the names of the settings

@@ -363,6 +363,60 @@ def test_named_cells_that_run_again_in_a_new_kernel_take_their_places(
     assert [len(turn.versions) for turn in turns] == [1, 2, 1]
 
 
+def test_after_run_all_restore_merges_what_was_asked_before(
+    emulator: Emulator,
+    named_cells: Named,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """No turn comes twice: a cell's earlier answer is a version, and stays unsent."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        named_cells("a", "%%svc -c unit\nWhat is a set?")
+        unit = svc.conversation("unit")
+        unit.ask("An example?")
+        unit.ask("Another?")
+        named_cells("b", "%%svc -c unit\nSum it up")
+    with isolated():  # it stopped early
+        named_cells("a", "%%svc -c unit\nWhat is a set, please?")
+    with isolated():
+        named_cells("a", "%%svc -c unit\nWhat is a set, in short?")
+        restored = named_cells("r", "%svc restore unit")
+        again = named_cells("r", "%svc restore unit")
+        turns = svc.conversation("unit").turns
+        named_cells("c", "%%svc -c unit\nGo on")
+
+    prompts = ["What is a set, in short?", "An example?", "Another?", "Sum it up"]
+    assert [turn.prompt.content for turn in turns] == prompts
+    assert [len(turn.versions) for turn in turns] == [3, 1, 1, 1]
+    assert [turn.is_stale for turn in turns] == [False, True, True, True]
+    assert sent_prompts(emulator) == [*prompts, "Go on"]
+    assert restored == (
+        "Restored: 3 turns of unit, in the order of asking, and other answers to 1 "
+        "turn. It now has 4 turns.\n"
+    )
+    assert "unit has these turns already (4 turns); nothing was restored." in again
+
+
+def test_restore_in_a_new_kernel_finds_what_a_failed_run_all_has_hidden(
+    named_cells: Named, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The run that stopped early is the newest, and has one turn."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        named_cells("a", "%%svc -c unit\nWhat is a set?")
+        svc.conversation("unit").ask("An example?")
+    with isolated():
+        named_cells("a", "%%svc -c unit\nWhat is a set?")
+    with isolated():
+        restored = named_cells("r", "%svc restore unit")
+        turns = svc.conversation("unit").turns
+
+    assert restored == "Restored: unit (2 turns).\n"
+    assert [turn.prompt.content for turn in turns] == ["What is a set?", "An example?"]
+    assert [len(turn.versions) for turn in turns] == [2, 1]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("older_turns")
 def test_restore_after_the_first_turn_puts_the_older_ones_before_it(
@@ -405,7 +459,8 @@ def test_turns_of_another_notebook_are_said_below_the_reply_and_taken_in(
     assert sent == ["one", "two", "three", "four"]
     assert "meanwhile" not in silent
     assert restored == (
-        "Restored: 1 turn of plan, in the order of asking. It now has 6 turns.\n"
+        "Restored: 1 turn of plan, in the order of asking, and other answers to 1 "
+        "turn. It now has 6 turns.\n"
     )
     assert "plan has these turns already (6 turns)" in again
     prompts = ["one again", "two", "three", "elsewhere", "four", "five", "six"]

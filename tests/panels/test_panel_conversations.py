@@ -161,9 +161,16 @@ def test_turns_that_were_asked_apart_are_named(kept: OpenPage) -> None:
     page = kept()
     page.say("open", name="sea")
 
-    assert prompts(page) == ["Is it salt?"]
-    assert "1 more turn of sea, asked separately" in page.view["notice"]
-    assert not page.view["is_problem"]
+    opened = prompts(page)
+    noted = page.view["newer"]
+    page.say("newer", on=True)
+
+    assert opened == ["Is it salt?"]
+    assert noted == (
+        "1 turn of sea that was asked separately, in another kernel, is not here."
+    )
+    assert prompts(page) == ["Is it blue?", "Is it salt?"]
+    assert page.view["newer"] == ""
 
 
 def test_a_new_conversation_has_a_free_name(kept: OpenPage) -> None:
@@ -481,3 +488,92 @@ def test_an_empty_panel_offers_what_another_notebook_has_begun(kept: OpenPage) -
         noted == "Another notebook has asked 1 turn of land meanwhile, not sent here."
     )
     assert (prompts(page), page.view["newer"]) == (["Is it green?"], "")
+
+
+@pytest.fixture
+def run_again(kept: OpenPage) -> OpenPage:
+    """A first turn of a cell, and two of a panel below it; then Run All."""
+    with isolated():
+        svc.conversation("unit").ask("What is a set?")
+        page = kept("unit")
+        page.ask("An example?")
+        page.ask("Another?")
+        page.panel.close()
+        current().ledger.close()
+    svc.conversation("unit").ask("What is a set?")
+    return kept
+
+
+OLDER = "2 turns of unit that were asked in the panel before the restart are not here."
+
+
+def test_after_run_all_the_panel_offers_the_turns_asked_before(
+    run_again: OpenPage,
+) -> None:
+    """It says which; the button adds them to the turn they followed, undo removes."""
+    page = run_again("unit")
+    noted, shown = page.view["newer"], prompts(page)
+    page.say("newer", on=True)
+    added = page.view
+    page.say("undo")
+    page.say("draft", id="a", text="Next", n_attached=0)
+    undone = page.view
+    page.say("newer", on=True)
+
+    assert (noted, shown) == (OLDER, ["What is a set?"])
+    assert [turn["prompt"] for turn in added["turns"]] == [
+        "What is a set?",
+        "An example?",
+        "Another?",
+    ]
+    assert [turn["n_versions"] for turn in added["turns"]] == [2, 1, 1]
+    assert not added["turns"][0]["is_stale"]
+    assert (undone["newer"], undone["n_turns"]) == (OLDER, 1)
+    assert (page.view["newer"], page.view["n_turns"]) == ("", 3)
+
+
+def test_turns_asked_before_are_never_added_unasked(run_again: OpenPage) -> None:
+    """The note can be dismissed; a cell and a message send what is shown."""
+    page = run_again("unit")
+    page.say("newer", on=False)
+    dismissed = page.view["newer"]
+    page.ask("A third?")
+    page.say("hello", id="a", seq=0, on=True)
+
+    assert dismissed == page.view["newer"] == ""
+    assert prompts(page) == ["What is a set?", "A third?"]
+
+
+@pytest.mark.parametrize("begin", ["reset", "empty"])
+def test_a_conversation_begun_on_purpose_offers_no_earlier_turns(
+    run_again: OpenPage, begin: str
+) -> None:
+    """After a reset, and in a panel that was opened with restore=False."""
+    if begin == "reset":
+        svc.conversation("unit").reset()
+    page = run_again("unit", restore=begin == "reset")
+    page.ask("What is a bag?")
+
+    assert page.view["newer"] == ""
+
+
+def test_what_was_added_is_there_the_next_day(run_again: OpenPage) -> None:
+    """As it was seen last, although nothing was asked with it."""
+    page = run_again("unit")
+    page.say("newer", on=True)
+    page.say("version", turn=page.view["turns"][0]["id"], version=1)
+    page.say("delete", turn=page.view["turns"][2]["id"])
+    seen = [
+        (turn["prompt"], turn["version"], turn["is_stale"])
+        for turn in page.view["turns"]
+    ]
+    current().ledger.close()
+    with isolated():
+        page = run_again("unit")
+        view = page.view
+        page.panel.close()
+
+    assert [(t["prompt"], t["version"], t["is_stale"]) for t in view["turns"]] == seen
+    assert [prompt for prompt, *_ in seen] == ["What is a set?", "An example?"]
+    assert view["notice"] == "2 turns of unit restored from the ledger."
+    assert view["newer"] == ""
