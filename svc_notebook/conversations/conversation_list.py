@@ -68,9 +68,10 @@ _TURN_ROWS = (
     f"END, model FROM exchanges WHERE {_TURNS} AND conversation = ? ORDER BY seq"
 )
 
-_DELETED = (
-    "SELECT turn_id FROM turn_marks WHERE conversation = ? "
-    "AND json_extract(marks, '$.is_deleted')"
+_NOT_COUNTED = (  # deleted turns, and those that are the same as another one
+    "SELECT turn_id FROM turn_marks WHERE conversation = :name "
+    "AND json_extract(marks, '$.is_deleted') UNION SELECT value "
+    "FROM turn_marks, json_each(marks, '$.same') WHERE conversation = :name"
 )
 
 
@@ -134,8 +135,8 @@ def _to_row(
         newest = from_row(record, crc32, id_, place)
         prompt = shorten(" ".join(_prompt(newest).split()), _PROMPT_CHARS)
     rows = connection.execute(_TURN_ROWS, (name,)).fetchall()
-    deleted = connection.execute(_DELETED, (name,)).fetchall()
-    turn_ids = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in deleted}
+    others = connection.execute(_NOT_COUNTED, {"name": name}).fetchall()
+    turn_ids = {turn_id for turn_id, _ in rows} - {turn_id for (turn_id,) in others}
     keys = {key_of(turn_id) for turn_id in turn_ids if turn_id}  # one for each cell
     return Listed(
         name=name,

@@ -577,3 +577,29 @@ def test_what_was_added_is_there_the_next_day(run_again: OpenPage) -> None:
     assert [prompt for prompt, *_ in seen] == ["What is a set?", "An example?"]
     assert view["notice"] == "2 turns of unit restored from the ledger."
     assert view["newer"] == ""
+
+
+def test_a_panel_offers_what_a_run_that_stopped_early_has_hidden(
+    run_again: OpenPage,
+) -> None:
+    """The next kernel opens with its only turn, and says what is missing."""
+    current().ledger.close()
+    with isolated():
+        page = run_again("unit")
+        opened, noted = prompts(page), page.view["newer"]
+        page.say("newer", on=True)
+        added = prompts(page)
+        page.panel.close()
+
+    assert opened == ["What is a set?"]
+    assert noted == OLDER
+    assert added == ["What is a set?", "An example?", "Another?"]
+
+
+def test_the_list_counts_a_turn_that_ran_again_once(run_again: OpenPage) -> None:
+    """A cell has the same key in each run; what is added is the same turn, too."""
+    page = run_again("unit")
+    page.say("newer", on=True)
+    find(page, "unit")
+
+    assert last(page, "found")["rows"][0]["n_turns"] == 3
