@@ -1,7 +1,8 @@
 """A conversation as a static transcript, in HTML and as text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import (
@@ -76,12 +77,22 @@ def _quiet_line(line: str) -> str:
     return f'<div style="{QUIET_LINE};overflow-wrap:anywhere">{to_text(line)}</div>'
 
 
-def to_entries(history: History) -> list[MessageEntry]:
-    """Return the entries of a transcript: the system message and chosen versions."""
-    system = history.system
+def to_entries(
+    history: History, start: int = 0, stop: int | None = None
+) -> list[MessageEntry]:
+    """Return the entries of all turns, or of a range; only chosen versions.
+
+    The system message comes before the first turn.
+    """
+    system = "" if start else history.system
     front = [MessageEntry(heading="system", text=system)] if system else []
-    turns = enumerate(history.turns, start=1)
-    return [*front, *_entries_of(history, turns)]
+    notes = system_notes(history)
+    turns = enumerate(history.turns[start:stop], start=start + 1)
+    of_turns = (
+        _turn_entries(number, turn, notes.get(turn.turn_id, ""))
+        for number, turn in turns
+    )
+    return [*front, *chain.from_iterable(of_turns)]
 
 
 def system_notes(history: History) -> dict[str, str]:
@@ -100,25 +111,9 @@ def system_notes(history: History) -> dict[str, str]:
     return notes
 
 
-def to_transcript(
-    history: History, start: int = 0, stop: int | None = None
-) -> dict[str, str]:
-    """Return a static transcript of all turns, or of a range, as a MIME bundle."""
-    if not start:
-        shown = replace(history, turns=history.turns[:stop])
-        return transcript(history.name, to_entries(shown))
-    turns = enumerate(history.turns[start:stop], start=start + 1)
-    entries = [*_entries_of(history, turns)]
-    return transcript(f"{history.name}, from turn {start + 1}", entries)
-
-
-def _entries_of(
-    history: History, turns: Iterable[tuple[int, Turn]]
-) -> Iterator[MessageEntry]:
-    """Return the entries of some turns, given with their numbers."""
-    notes = system_notes(history)
-    for number, turn in turns:
-        yield from _turn_entries(number, turn, notes.get(turn.turn_id, ""))
+def to_transcript(history: History) -> dict[str, str]:
+    """Return a static transcript as a MIME bundle."""
+    return transcript(history.name, to_entries(history))
 
 
 def _turn_entries(number: int, turn: Turn, note: str) -> tuple[MessageEntry, ...]:

@@ -1,13 +1,17 @@
 """The static transcript of a panel: what a saved notebook shows without a kernel."""
 
 from contextvars import Context, copy_context
-from dataclasses import replace
 from html import escape
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from svc_notebook.conversations.history import History, Turn
-from svc_notebook.conversations.transcript import system_notes, to_transcript
+from svc_notebook.conversations.history import History
+from svc_notebook.conversations.transcript import (
+    MessageEntry,
+    to_entries,
+    to_transcript,
+    transcript,
+)
 from svc_notebook.display.front_end import Output, fitted_to_terminal, is_colab
 from svc_notebook.display.html_styles import quiet_html
 
@@ -50,35 +54,25 @@ _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
 
 
 class _Part(NamedTuple):
-    """The turns of one output."""
+    """What one output shows of the transcript."""
 
-    start: int
-    turns: tuple[Turn, ...]
-    front: str | None  # the system message, in the first part
-    name: str  # of the conversation
-    notes: tuple[str, ...]  # on system messages of its turns
-
-
-def _without_marks(history: History) -> History:
-    """Remove a user's marks from turns: a change of marks alone is not written."""
-    turns = (
-        replace(turn, is_pinned=False, is_hidden=False, is_stale=False)
-        for turn in history.turns
-    )
-    return replace(history, turns=tuple(turns))
+    title: str
+    entries: tuple[MessageEntry, ...]
+    is_first: bool
 
 
 class _OutputPlaces:
     """Decides which output shows which turns.
 
     Outputs keep their order and cannot be removed. When the oldest parts are left out,
-    the others move up into the free outputs: one part with each change, so that no
+    the others move up into the free outputs: one part with each new turn, so that no
     change costs much.
     """
 
     def __init__(self) -> None:
         self._first = 0  # turns that are left out
         self._outputs: list[int] = []  # of each part, ascending
+        self._n_turns = 0
 
     def place(self, history: History) -> dict[int, _Part]:
         """Return the part of each output that has one."""
@@ -88,12 +82,13 @@ class _OutputPlaces:
             n_parts -= _DROPPED_PARTS
             del self._outputs[:_DROPPED_PARTS]
         del self._outputs[n_parts:]
-        self._move_up()
+        if len(history.turns) != self._n_turns:
+            self._move_up()
+        self._n_turns = len(history.turns)
         while len(self._outputs) < n_parts:
             self._outputs.append(self._outputs[-1] + 1 if self._outputs else 0)
-        notes = system_notes(history)
         return {
-            output: self._part(history, self._first + at * PART_TURNS, notes)
+            output: _to_part(history, self._first + at * PART_TURNS)
             for at, output in enumerate(self._outputs)
         }
 
@@ -110,11 +105,12 @@ class _OutputPlaces:
                 self._outputs[at] = free
                 return
 
-    def _part(self, history: History, start: int, notes: dict[str, str]) -> _Part:
-        front = history.system if start == self._first else None
-        turns = history.turns[start : start + PART_TURNS]
-        of_turns = tuple(notes.get(turn.turn_id, "") for turn in turns)
-        return _Part(start, turns, front, history.name, of_turns)
+
+def _to_part(history: History, start: int) -> _Part:
+    name = history.name
+    title = f"{name}, from turn {start + 1}" if start else name
+    entries = to_entries(history, start, start + PART_TURNS)
+    return _Part(title, tuple(entries), is_first=not start)
 
 
 class StaticTranscript:
@@ -134,13 +130,13 @@ class StaticTranscript:
         self._places = _OutputPlaces()
         self._shown: dict[int, _Part] = {}  # by output
         self._n_outputs = 0
-        self._unmarked: History | None = None  # the history that was written last
+        self._history: History | None = None  # that was written last
         self._is_frozen = self._is_folded = self._is_alone = False
 
     def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
         """Show the widget in this cell, if one is given, and the transcript."""
         self._cell, self._shown, self._n_outputs = copy_context(), {}, 0
-        self._places, self._unmarked = _OutputPlaces(), None
+        self._places, self._history = _OutputPlaces(), None
         self._is_alone = widget is not None
         if widget is not None:
             self._output.publish(widget, self.name)
@@ -148,20 +144,20 @@ class StaticTranscript:
 
     def show_alone(self, history: History, *, is_terminal: bool = False) -> None:
         """Show only the transcript, once; in a terminal, also how to continue."""
-        transcript = to_transcript(history)
+        bundle = to_transcript(history)
         if is_terminal:
-            text = transcript["text/plain"].rstrip()
+            text = bundle["text/plain"].rstrip()
             note = (
                 "(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "
                 f"{history.name}` or svc.conversation({history.name!r}).ask(...))"
             )
-            transcript = {"text/plain": f"{text}\n\n{fitted_to_terminal(note)}"}
-        self._output.publish(transcript, None)
+            bundle = {"text/plain": f"{text}\n\n{fitted_to_terminal(note)}"}
+        self._output.publish(bundle, None)
 
     def fold(self, history: History, *, is_folded: bool) -> None:
         """Fold the transcript, for a host that cannot hide it."""
         if is_folded != self._is_folded:
-            self._is_folded, self._shown, self._unmarked = is_folded, {}, None
+            self._is_folded, self._shown, self._history = is_folded, {}, None
             self.update(history)
 
     def update(self, history: History) -> None:
@@ -171,11 +167,10 @@ class StaticTranscript:
         if self._is_frozen:
             self._output.update(to_transcript(history), self.name)
             return
-        unmarked = _without_marks(history)
-        if unmarked == self._unmarked:
+        if history == self._history:
             return
-        self._unmarked = unmarked
-        new_parts = self._places.place(unmarked)
+        self._history = history
+        new_parts = self._places.place(history)
         for at in range(max(self._n_outputs, *new_parts, 0) + 1):
             part = new_parts.get(at)
             if part == self._shown.get(at):
@@ -184,7 +179,7 @@ class StaticTranscript:
                 self._output.update(_NOTHING, f"{self.name}-{at}")
                 del self._shown[at]
             else:
-                self._write_output(at, self._bundle(history, part))
+                self._write_output(at, self._bundle(history.name, part))
                 self._shown[at] = part
 
     def freeze(self, history: History) -> None:
@@ -207,15 +202,15 @@ class StaticTranscript:
             self._n_outputs += 1
             self._cell.copy().run(self._output.publish, bundle, name)
 
-    def _bundle(self, history: History, part: _Part) -> dict[str, str]:
-        bundle = to_transcript(history, part.start, part.start + len(part.turns))
+    def _bundle(self, name: str, part: _Part) -> dict[str, str]:
+        bundle = transcript(part.title, part.entries)
         html = bundle["text/html"]
         if self._is_folded:
-            title = f"<summary>Transcript: {escape(history.name)}</summary>"
+            title = f"<summary>Transcript: {escape(name)}</summary>"
             # by its name, the panel finds the title: see `skipTranscript` in panel.js
             html = f'<details class="svc-static {self.name}">{title}{html}</details>'
         else:
-            is_first = self._is_alone and part.start == 0
-            note = go_on_html("chatting") if is_first else ""
+            is_above = self._is_alone and part.is_first
+            note = go_on_html("chatting") if is_above else ""
             html = f'<div class="svc-static">{note}{html}</div>'
         return {**bundle, "text/html": html + NO_WIDGET * self._is_alone}
