@@ -143,11 +143,16 @@ class Turn:
 
     @property
     def comparison(self) -> Comparison | None:
-        """The comparison that contains the chosen version; None if there is none."""
+        """The comparison side by side of the chosen version; None if there is none."""
         return self.comparison_of(self.version)
 
     def comparison_of(self, version: Version) -> Comparison | None:
-        """Return the comparison that contains a version; None if there is none."""
+        """Return the comparison side by side of a version; None if there is none."""
+        group = self.group_of(version)
+        return group if group and group.is_side_by_side else None
+
+    def group_of(self, version: Version) -> Comparison | None:
+        """Return the versions from which a version is, or can be, picked; or None."""
         groups = (group for group in self.comparisons if version.scored_id in group.ids)
         return next(groups, None)
 
@@ -222,12 +227,22 @@ class Turn:
 
     @property
     def marks(self) -> list[str]:
-        """Short texts on the state of the turn, such as "pinned"."""
-        version = self.version
+        """Short texts on the state of the turn, such as "pinned", and its answer."""
         marks = {
             "pinned": self.is_pinned,
             "hidden": self.is_hidden,
             "stale: the turns above have changed": self.is_stale,
+        }
+        marked = (mark for mark, is_set in marks.items() if is_set)
+        return [*marked, *self.answer_marks]
+
+    @property
+    def answer_marks(self) -> list[str]:
+        """Short texts on the chosen answer, such as "cut"."""
+        version = self.version
+        group = None if self.comparison else self.group_of(version)
+        marks = {
+            "picked": group is not None and group.picked == version.scored_id,
             "tool results missing, not sent": version.is_empty and version.is_open,
             "stopped after tool calls": version.is_open and not version.is_empty,
         }

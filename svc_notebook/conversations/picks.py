@@ -52,19 +52,17 @@ def with_preferred(history: History, turn: int | str, version: int) -> History:
     """Choose a version, counted from 1, and note that it was picked.
 
     It was picked from the versions that it was compared with, else from all versions
-    that answer the same prompt.
+    that answer the same prompt. The latter go on being shown one at a time.
     """
     chosen = history.with_chosen(turn, version).turn(turn)
     picked = chosen.version
-    group = chosen.comparison or _to_comparison(chosen)
-    other_comparisons = (
-        other for other in chosen.comparisons if other.ids != group.ids
-    )
+    group = chosen.comparison or _to_group(chosen)
+    others = (other for other in chosen.comparisons if not {*other.ids} & {*group.ids})
     group = msgspec.structs.replace(group, picked=picked.scored_id)
-    return history.with_turn(replace(chosen, comparisons=(*other_comparisons, group)))
+    return history.with_turn(replace(chosen, comparisons=(*others, group)))
 
 
-def _to_comparison(turn: Turn) -> Comparison:
+def _to_group(turn: Turn) -> Comparison:
     candidates = [
         (number, version)
         for number, version in enumerate(turn.versions, start=1)
@@ -80,7 +78,7 @@ def _to_comparison(turn: Turn) -> Comparison:
         )
         for number, version in candidates
     )
-    return Comparison(replies=tuple(replies))
+    return Comparison(replies=tuple(replies), is_side_by_side=False)
 
 
 def picks(turn: Turn) -> dict[ChoiceKey, int]:
@@ -90,7 +88,7 @@ def picks(turn: Turn) -> dict[ChoiceKey, int]:
         if version.is_picked:
             for at in range(len(version.choices)):
                 scores[version.score_key(at)] = int(at == version.picked)
-        if (group := turn.comparison_of(version)) and group.picked:
+        if (group := turn.group_of(version)) and group.picked:
             is_picked = version.scored_id == group.picked
             scores[version.score_key(version.picked)] = int(is_picked)
     return {key: value for key, value in scores.items() if key[0]}

@@ -324,7 +324,12 @@ def _panel_request(
     answers: list[Exchange], marks: Mapping[str, TurnMarks]
 ) -> CompletionRequest | None:
     groups = (group for mark in marks.values() for group in mark.comparisons)
-    compared = {exchange_id for group in groups for exchange_id in group.ids}
+    compared = {
+        exchange_id
+        for group in groups
+        if group.is_side_by_side
+        for exchange_id in group.ids
+    }
     for exchange in reversed(answers):
         origin = exchange.origin
         is_alone = exchange.exchange_id not in compared and not origin.continues

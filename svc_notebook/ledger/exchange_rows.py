@@ -367,7 +367,7 @@ INSERT_MARKS = (
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several replies to a turn that are shown side by side."""
+    """One of several replies to a turn, of which a user picks one."""
 
     label: str  # the model or temperature that the reply is from
     exchange_id: str = ""  # "" if there is no reply
@@ -375,9 +375,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Replies to a turn that are shown side by side, in the order of their columns."""
+    """Replies to a turn of which a user picks one, in the order of their columns."""
 
     replies: tuple[Compared, ...]
+    is_side_by_side: bool = True  # False: one of the versions was preferred later
     is_blind: bool = False  # the labels are hidden until a reply is picked
     picked: str = ""  # exchange_id of the reply that was picked
 

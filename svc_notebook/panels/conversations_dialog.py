@@ -144,7 +144,8 @@ def keep_settings(context: PanelContext, cells_system: str | None) -> bool:
     """
     turns = context.conversation.turns
     request = _last_panel_request(context.conversation)
-    if request is None and not any(turn.comparisons for turn in turns):
+    groups = (group for turn in turns for group in turn.comparisons)
+    if request is None and not any(group.is_side_by_side for group in groups):
         return False
     problems = _restore_settings(context, request) if request else ""
     cells = context.cells_settings(cells_system)

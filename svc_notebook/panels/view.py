@@ -207,7 +207,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "ended": _end_label(version),
         "footer": turn.footer,
         "system": turn.differing_system or "",
-        "badges": [*version.marks],
+        "badges": turn.answer_marks,
         "tool_runs": [*_draw_calls(version), *_draw_reasonings(turn)],
         "columns": [],
         "version": places.index(turn.chosen) + 1,

@@ -160,8 +160,8 @@ def test_a_picked_reply_that_was_continued_keeps_its_score() -> None:
 
 
 @pytest.mark.slow
-def test_versions_can_be_compared_afterwards() -> None:
-    """Whatever answers the same prompt; the same model twice is told apart."""
+def test_a_version_can_be_preferred_afterwards() -> None:
+    """To whatever answers the same prompt; versions asked later count the next time."""
     plan = svc.conversation("plan")
     plan.ask("One")
     plan.ask_again(1, "Another prompt")
@@ -170,9 +170,40 @@ def test_versions_can_be_compared_afterwards() -> None:
 
     plan.prefer(1, 3)
 
-    found = [(each.label, each.is_picked) for each in to_columns(plan.turns[0])]
-    assert found == [(A, False), ("version 3", True), ("version 4", False)]
-    assert svc.replies_df()["score_picked"].fillna(-1).tolist() == [0, -1, 1, 0]
+    scored = svc.replies_df()["score_picked"]
+    assert scored.fillna(-1).tolist() == [0, -1, 1, 0]
+    plan.ask_again(1)
+    plan.prefer(1, 5)
+    scored = svc.replies_df()["score_picked"]
+    assert scored.fillna(-1).tolist() == [0, -1, 0, 0, 1]
+
+
+def test_a_preferred_version_is_shown_like_a_chosen_one() -> None:
+    """With its tool calls, and a mark that says so; another version has no mark."""
+    plan = svc.conversation("plan")
+    plan.ask('weather in "Oslo"', tools=[weather])
+    plan.ask_again(1, tools=[weather])
+    plan.choose(1, 1)
+    texts = {"chosen": [plan.to_markdown(), *_bundle(plan).values()]}
+
+    plan.prefer(1, 1)
+
+    texts["preferred"] = [plan.to_markdown(), *_bundle(plan).values()]
+    for chosen, preferred in zip(*texts.values(), strict=True):
+        assert "sunny in Oslo" in chosen
+        assert preferred.replace(" · picked", "") == chosen
+        assert preferred.count(" · version 1 of 2 · picked") == 1
+    assert current().ledger.flush()
+    with isolated():
+        plan = svc.conversation("plan").restore()
+        assert plan.to_markdown() == texts["preferred"][0]
+    plan.choose(1, 2)
+    assert "picked" not in plan.to_markdown()
+
+
+def weather(city: str) -> str:
+    """Say the weather."""
+    return f"sunny in {city}"
 
 
 def test_a_picked_choice_is_a_score_of_that_choice() -> None:

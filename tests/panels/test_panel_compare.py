@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -13,6 +14,7 @@ import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.compared_replies import Comparing, to_group
 from svc_notebook.panels.settings_form import PanelSettings
+from svc_notebook.session import current, isolated
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 from tests.panels.test_panel_protocol import check
 
@@ -276,6 +278,29 @@ def test_a_cut_reply_that_was_picked_is_continued_by_its_model(
     assert turn["choices"][1]["text"] == "one, two, three."
     assert emulator.requests[-1].json["model"] == A
     assert scores() == {A: 1, B: 0}
+
+
+def test_a_preferred_version_that_was_not_compared_looks_as_before(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has its model, its line below and a badge; a new panel has its settings."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    page = open_page()
+    turn = page.ask("Hello")
+    page.say("set", name="temperature", value=0.5)
+    page.do("edit", turn=turn["id"], text="Hello there")
+    page.do("regenerate", turn=turn["id"])
+    [before] = page.view["turns"]
+
+    page.panel.conversation.prefer(1, 3)
+
+    [after] = page.view["turns"]
+    assert after["badges"] == ["picked", *before["badges"]]
+    assert {**after, "badges": before["badges"]} == before
+    assert current().ledger.flush()
+    with isolated():
+        again = open_page()
+        assert again.view["settings"]["temperature"] == 0.5
 
 
 @pytest.mark.slow
