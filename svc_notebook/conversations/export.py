@@ -9,7 +9,7 @@ import msgspec
 
 from svc_notebook.exchange import NO_CHARGE, Attached, Charge
 from svc_notebook.ledger.exchange_rows import Comparison
-from svc_notebook.service.request import Message
+from svc_notebook.service.request import Message, ToolCall
 
 from .history import History, Turn, Version
 from .transcript import to_entries
@@ -69,6 +69,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     is_cut: bool = False
     limit: str = ""
     is_open: bool = False
+    unsent_calls: tuple[ToolCall, ...] = ()
     messages: Annotated[tuple[Message, ...], msgspec.Meta(min_length=2)]
     choices: tuple[str, ...] = ()
     picked_choice: int | None = None

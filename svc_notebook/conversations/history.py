@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from threading import RLock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from svc_notebook.display.escape import in_a_line
@@ -25,6 +25,7 @@ from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import PromptItem, split_items
 
+_T = TypeVar("_T")
 _SYSTEM_CHARS = 30  # of a system message, below a reply
 _CHARS_BEFORE = 12  # before the part that is its own, if others begin like it
 
@@ -54,6 +55,7 @@ class Version:
     is_partial: bool = False  # the reply was interrupted or the connection broke
     is_cut: bool = False  # the reply ended at the token limit
     is_open: bool = False  # it ends with tool calls, so it has no answer yet
+    unsent_calls: tuple[ToolCall, ...] = ()  # the last ones, if results are missing
     limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
     settings: str = ""  # the parameters that its request set, such as "top_p 0.9"
@@ -117,11 +119,26 @@ class Version:
         return is_text and (self.is_partial or self.is_cut)
 
     @property
-    def calls(self) -> list[tuple[ToolCall, str]]:
-        """The tool calls of the rounds, each with its result; "" without one."""
-        results = {m.tool_call_id: m.content for m in self.replies if m.role == "tool"}
+    def calls(self) -> list[tuple[ToolCall, str | None, Step | None]]:
+        """The tool calls of all rounds, each with its result and its run, if known.
+
+        An id may be used again in another round: results and runs are in order.
+        """
         calls = [call for message in self.replies for call in message.tool_calls]
-        return [(call, results.get(call.id) or "") for call in calls]
+        results: list[tuple[str | None, str]]
+        results = [(m.tool_call_id, m.content or "") for m in self.replies]
+        runs: list[tuple[str | None, Step]]
+        runs = [(run.call_id, run) for run in self.tool_runs]
+        return [
+            (call, _take(results, call.id), _take(runs, call.id))
+            for call in (*calls, *self.unsent_calls)
+        ]
+
+
+def _take(values: list[tuple[str | None, _T]], call_id: str) -> _T | None:
+    """Remove and return the first value of a call; None if there is none."""
+    at = next((at for at, (id_, _) in enumerate(values) if id_ == call_id), None)
+    return None if at is None else values.pop(at)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,8 +200,8 @@ def _to_version(json: JsonVersion) -> Version:
 def _tool_runs(version: Version, json: JsonVersion) -> Iterator[ToolRun]:
     """Return the calls of a version whose runs are in the JSON."""
     runs = {run.call_id: run for run in json.tool_runs}
-    for call, result in version.calls:
-        if run := runs.get(call.id):
+    for call, result, _ in version.calls:
+        if result is not None and (run := runs.get(call.id)):
             yield ToolRun(
                 name=call.function.name,
                 asked_arguments=call.function.arguments,

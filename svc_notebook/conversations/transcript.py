@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, starmap
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import (
@@ -15,6 +15,7 @@ from svc_notebook.display.html_styles import (
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
 from svc_notebook.display.tool_runs import (
+    NOT_ANSWERED,
     Step,
     arguments_line,
     consent_line,
@@ -148,25 +149,22 @@ def _answer_entry(turn: Turn) -> MessageEntry:
         heads.append(f"version {turn.chosen + 1} of {n_versions}")
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
-    runs = {run.call_id: run for run in version.tool_runs}
-    calls = [
-        _call_note(call, result, runs.get(call.id)) for call, result in version.calls
-    ]
     return MessageEntry(
         heading=" · ".join([*heads, *turn.marks]),
         text=version.all_text,
         is_markdown=True,
         footer=turn.footer,
-        notes=tuple(calls),
+        notes=tuple(starmap(_call_note, version.calls)),
         folded=titled_reasonings(version.reasonings),
     )
 
 
-def _call_note(call: ToolCall, result: str, run: Step | None) -> str:
+def _call_note(call: ToolCall, result: str | None, run: Step | None) -> str:
     """Return a call with its result; `run` is known if the ledger has it."""
     name, asked_arguments = call.function.name, call.function.arguments
     if run is None:
-        return f"{name}({arguments_line(asked_arguments)}) → {result}"
+        shown_result = NOT_ANSWERED if result is None else result
+        return f"{name}({arguments_line(asked_arguments)}) → {shown_result}"
     shown = arguments_line(run_arguments(run))
     return f"{name}({shown}) → {consent_line(run)}{own_result(run)}"
 

@@ -330,7 +330,7 @@ def add_answer(
         reasonings=tuple(choice.reasoning for choice in choices),
     )
     if version.is_open:
-        version = replace(version, replies=_open_replies(version, choices[0]))
+        version = _with_open_calls(version, choices[0])
     turn = _find_turn(history, origin.turn_id)
     has_results = exchange.request.messages[-1].role == "tool"
     if turn and has_results and turn.versions[-1].is_open:
@@ -339,11 +339,10 @@ def add_answer(
     return history.with_answer(origin.turn_id, version)
 
 
-def _open_replies(version: Version, last: Choice) -> tuple[Message, ...]:
-    """Return the messages of an answer that ends with calls, with known results.
+def _with_open_calls(version: Version, last: Choice) -> Version:
+    """Add the calls that an answer ends with: to its messages, if all have results.
 
-    Calls without results are left out, because they cannot be sent; so is an empty
-    reply after results.
+    Others cannot be sent, so they are kept apart; so is an empty reply after results.
     """
     *rounds, reply = version.replies
     calls = last.tool_calls
@@ -354,8 +353,9 @@ def _open_replies(version: Version, last: Choice) -> tuple[Message, ...]:
             for run in runs
         )
         called = Message(role="assistant", content=last.text, tool_calls=calls)
-        return (*rounds, called, *results)
-    return tuple(rounds) if rounds and not reply.content else version.replies
+        return replace(version, replies=(*rounds, called, *results))
+    replies = tuple(rounds) if rounds and not reply.content else version.replies
+    return replace(version, replies=replies, unsent_calls=calls)
 
 
 def _charged_after(before: Version, version: Version, exchange: Exchange) -> Version:

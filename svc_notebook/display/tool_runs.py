@@ -20,6 +20,8 @@ _VALUE_CHARS = 30  # of a value that the user changed
 CHANGED_NOTE = "(The user changed the arguments to {arguments}.)\n"
 """The start of a result, for the model, if the user changed the arguments."""
 _CHANGED_START, _, _CHANGED_END = CHANGED_NOTE.partition("{arguments}")
+NOT_ANSWERED = "not answered"
+"""Instead of the result of a call that has none, and will have none."""
 MAX_OPEN = 6  # calls with a line each; more are folded together below one line
 
 

@@ -20,7 +20,7 @@ from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.turn_request import fit
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
-from svc_notebook.display.tool_runs import shortened_html
+from svc_notebook.display.tool_runs import NOT_ANSWERED, shortened_html
 from svc_notebook.service.catalogue import BUDGET_TOKENS, ModelInfo
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
@@ -241,11 +241,13 @@ def _end_label(version: Version) -> str:
 
 
 def _draw_calls(version: Version) -> list[dict[str, Any]]:
-    if version.tool_runs:
-        return [draw_run(run) for run in version.tool_runs]
     return [
-        draw_call(call.function.name, call.function.arguments, result)
-        for call, result in version.calls
+        draw_run(run)
+        if run
+        else draw_call(
+            call.function.name, call.function.arguments, result, state=NOT_ANSWERED
+        )
+        for call, result, run in version.calls
     ]
 
 

@@ -103,7 +103,10 @@ def test_endless_rounds_leave_their_results(
 def test_calls_without_results_are_not_sent(
     plan: svc.Conversation, emulator: Emulator
 ) -> None:
-    """A turn that only has the calls for the caller is marked and left out."""
+    """A turn that only has the calls for the caller is marked and left out.
+
+    The calls are shown, also when the turn is read from JSON or from the ledger.
+    """
     definition = {
         "type": "function",
         "function": {"name": "first", "parameters": SCHEMA},
@@ -114,6 +117,13 @@ def test_calls_without_results_are_not_sent(
 
     assert "tool results missing, not sent" in plan.turns[0].marks
     assert sent(emulator) == [("user", "Thank you")]
+    texts = [plan.to_markdown(), *plan._repr_mimebundle_().values()]
+    read = svc.conversation("read").from_json(plan.to_json())
+    assert [read.to_markdown().replace("# read", "# plan", 1)] == texts[:1]
+    assert plan.restore().to_markdown() == texts[0]
+    for text in texts:
+        assert "first() → not answered" in text
+        assert "second() → not answered" in text
 
 
 def test_a_stopped_turn_shows_its_calls_and_results(plan: svc.Conversation) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 from html import unescape
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.conversations.transcript import to_transcript
 from svc_notebook.emulator.emulator import Emulator
-from svc_notebook.session import current
+from svc_notebook.session import current, isolated
 from tests.panels.conftest import TIMEOUT_S, OpenPage, Page
 
 
@@ -27,6 +28,10 @@ def emulator() -> Iterator[Emulator]:
         },
         {"when": {"contains": "How is", "role": "tool"}, "text": "It is sunny."},
         {"when": {"contains": "Talk", "role": "user"}, "tool_calls": [call]},
+        {
+            "when": {"contains": "Both", "role": "user"},
+            "tool_calls": [call, {"name": "pay", "arguments": {"amount": 5}}],
+        },
         {
             "when": {"contains": "Talk", "role": "tool"},
             "text": [f"word{n} " for n in range(10_000)],
@@ -251,6 +256,29 @@ def test_always_is_remembered(open_page: OpenPage) -> None:
     assert "paid 6" in turn["tool_runs"][0]["html"]
     assert remembered == ("pay",)
     assert question["name"] == "pay"
+
+
+def test_a_call_that_waited_when_the_kernel_ended_is_shown(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Restored, the turn has its calls, the result that there is, and a mark."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    ended = open_page(tools=[weather, pay])
+    asked(ended, "Both")
+    assert current().ledger.flush()
+
+    with isolated():
+        page = open_page(tools=[weather, pay])
+
+    [turn] = page.view["turns"]
+    first, second = [run["line"].partition(" · ")[0] for run in turn["tool_runs"]]
+    assert first == 'weather(city="Oslo") → sunny in Oslo'
+    assert second == "pay(amount=5) → not answered"
+    assert "tool results missing, not sent" in turn["badges"]
+    saved = page.panel.conversation.to_markdown()
+    assert first in saved
+    assert second in saved
+    ended.do("stop")
 
 
 @pytest.mark.slow
