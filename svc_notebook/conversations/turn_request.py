@@ -430,6 +430,7 @@ def _add_continuation(
         version,
         attached=old.attached,
         reasonings=old.reasonings,
+        tool_runs=old.tool_runs,
         session_id=old.session_id,
         system=old.system,  # the first part was built on it
         context=old.context,

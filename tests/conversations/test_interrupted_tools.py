@@ -8,6 +8,7 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import Interrupted
+from svc_notebook.tools.consent import ConsentDecision
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -26,6 +27,16 @@ def emulator() -> Iterator[Emulator]:
             "tool_calls": [call("first", 1), call("second", 2)],
             "times": 2,
         },
+        {
+            "when": {"contains": "Cut", "role": "user"},
+            "tool_calls": [call("first", 4)],
+        },
+        {
+            "when": {"contains": "Cut", "role": "tool"},
+            "text": "one, tw",
+            "finish_reason": "length",
+        },
+        {"when": {"contains": "Go on"}, "text": "o, three."},
         {"when": {"contains": "Loop"}, "tool_calls": [call("first", 3)], "times": None},
     ]
     with Emulator(script=script, tokens_per_s=None, first_token_s=0) as running:
@@ -136,3 +147,15 @@ def test_a_stopped_turn_shows_its_calls_and_results(plan: svc.Conversation) -> N
     assert roles == ["user", "assistant", "tool", "tool"]
     assert "first() → one" in plan.to_markdown()
     assert "stopped after tool calls" in plan._repr_mimebundle_()["text/plain"]
+
+
+def test_a_continued_turn_still_shows_what_the_user_decided(
+    plan: svc.Conversation,
+) -> None:
+    """The rest of a reply changes nothing about its calls, here and restored."""
+    plan.ask("Cut", tools=[first], confirm=lambda _: ConsentDecision(verdict="approve"))
+    plan.go_on(1)
+
+    assert plan.turns[0].version.text == "one, two, three."
+    assert "first() → approved · one" in plan.to_markdown()
+    assert "first() → approved · one" in plan.restore().to_markdown()
