@@ -26,6 +26,7 @@ from svc_notebook.display.reply_display import POLL_S, Wait, follow
 from svc_notebook.display.reply_footer import REASONING
 from svc_notebook.display.tool_runs import (
     CALL_CHARS,
+    NOT_ANSWERED,
     Step,
     call_line,
     consent_line,
@@ -107,14 +108,22 @@ class LiveReply:
 def draw_call(
     name: str, arguments: str, result: str | None, *, state: str = _RUNNING
 ) -> dict[str, Any]:
-    """Return a tool call for the browser; without a result, with the state it is in."""
+    """Return a tool call for the browser; without a result, with the state it is in.
+
+    If the kernel ends in this state, the page says that the call is not answered.
+    """
     shown = [("arguments", shortened_html(arguments))]
     shown += [] if result is None else [("result", shortened_html(result))]
-    html = _parts(shown) + (f"<p>{state}</p>" if result is None else "")
     is_error = bool(result and result.startswith("Error:"))
     end = state if result is None else shorten(result, CALL_CHARS)
-    line = f"{call_line(name, arguments)} → {end}"
-    return {"name": name, "line": line, "html": html, "is_error": is_error}
+    call = call_line(name, arguments)
+    return {
+        "name": name,
+        "line": f"{call} → {end}",
+        "unanswered": "" if result is not None else f"{call} → {NOT_ANSWERED}",
+        "html": _parts(shown),
+        "is_error": is_error,
+    }
 
 
 def draw_run(run: Step) -> dict[str, Any]:
@@ -123,7 +132,8 @@ def draw_run(run: Step) -> dict[str, Any]:
     html = _parts(run_parts(run)) + took
     is_error = run.error is not None
     line = f"{call_line(run.name, run_arguments(run))} → {result_line(run)}"
-    return {"name": run.name, "line": line, "html": html, "is_error": is_error}
+    lines = {"line": line, "unanswered": ""}
+    return {"name": run.name, **lines, "html": html, "is_error": is_error}
 
 
 def _parts(parts: Iterable[tuple[str, str]]) -> str:

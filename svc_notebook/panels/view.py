@@ -256,7 +256,8 @@ def _draw_reasonings(turn: Turn) -> Iterator[dict[str, Any]]:
         return
     for title, text in titled_reasonings(turn.version.reasonings):
         html = f"<pre>{shortened_html(text)}</pre>"
-        yield {"name": "reasoning", "line": title, "html": html, "is_error": False}
+        lines = {"line": title, "unanswered": ""}
+        yield {"name": "reasoning", **lines, "html": html, "is_error": False}
 
 
 def to_view(  # noqa: PLR0913 - the parts of a view

@@ -50,6 +50,39 @@ def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
     expect(panel.root.get_by_label("temperature")).to_be_disabled()
 
 
+def test_a_reply_whose_kernel_is_gone_waits_for_nothing(page: Page) -> None:
+    """No dots move, and a call that waited is not answered."""
+    sunny, waits = "weather() → sunny", "pay(baht=5) → waits for your answer"
+    unanswered = "pay(baht=5) → not answered"
+    call = {"name": "pay", "html": "", "is_error": False}
+    answered = call | {"line": sunny, "unanswered": ""}
+    waiting = call | {"line": waits, "unanswered": unanswered}
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin(tool_runs=[answered, waiting])
+    reply = panel.turns.last
+    expect(reply.locator(".svc-call")).to_have_text([sunny, waits])
+    expect(reply.locator(".svc-dots").last).to_be_visible()
+    page.evaluate("() => { window.isGone = true }")
+    panel.composer.fill("precious")  # a draft is measured
+
+    expect(reply.locator(".svc-call")).to_have_text([sunny, unanswered])
+    expect(reply.locator(".svc-dots:visible")).to_have_count(0)
+
+
+def test_compared_replies_whose_kernel_is_gone_wait_for_nothing(page: Page) -> None:
+    """Neither dots nor a status are left in their columns."""
+    column = {"label": "a", "status": "Waiting …", "until_ms": None}
+    panel = PanelPage(page, view([turn(1)]))
+    panel.begin("", "", columns=[column, column | {"label": "b"}])
+    expect(panel.turns.last.get_by_text("Waiting")).to_have_count(2)
+    expect(panel.turns.last.locator(".svc-dots:visible")).to_have_count(2)
+    page.evaluate("() => { window.isGone = true }")
+    panel.composer.fill("precious")
+
+    expect(panel.turns.last.get_by_text("Waiting")).to_have_count(0)
+    expect(panel.turns.last.locator(".svc-dots:visible")).to_have_count(0)
+
+
 def test_nothing_is_sent_that_cannot_be_answered(page: Page) -> None:
     """Blanks, a prompt during a reply, and buttons that are greyed out."""
     panel = PanelPage(page, view([turn(1)]))

@@ -111,6 +111,7 @@ def test_reasoning_is_folded_above_the_reply(open_page: OpenPage) -> None:
         {
             "name": "reasoning",
             "line": "reasoning: 10 characters",
+            "unanswered": "",
             "html": "<pre>I &lt;think&gt;.</pre>",
             "is_error": False,
         }

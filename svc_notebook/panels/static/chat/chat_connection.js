@@ -16,6 +16,8 @@ class ChatConnection extends KernelConnection {
   }
 
   takeDeath() {
+    if (this.live) this.live.isEnded = true;
+    for (const column of this.live?.columns ?? []) column.status = "";
     this.drafts.giveBack();
   }
 

@@ -124,13 +124,14 @@ function columnParts(element) {
 }
 
 /** Draw a column's name, what it waits for, why it failed, and whether it is picked. */
-function drawColumn(turn, choice, column, isLive) {
+function drawColumn(turn, choice, column, live) {
+  const isLive = Boolean(live);
   choice.element.classList.toggle("svc-column", Boolean(column));
   choice.element.classList.toggle("svc-used", Boolean(column?.is_used));
   const { label, problem = "", footer = "", marks = [], version } = column ?? {};
   const start = column?.first_text_s ?? null;
   const first = start === null ? "" : `first words after ${start.toFixed(1)}\u00a0s`;
-  choice.dots.hidden = !column || !isLive || Boolean(problem || footer);
+  choice.dots.hidden = !column || !isLive || live.isEnded || Boolean(problem || footer);
   setText(choice.problem, problem);
   setText(choice.facts, [...marks, footer, first].filter(Boolean).join(" · "));
   drawWait(choice, column);

@@ -91,7 +91,8 @@
  * @typedef {{html: string, text: string}} Choice
  * @typedef {{name: string, kind: string, n_tokens: number, html: string}} Attached
  * @typedef {{name: string, kind: string, size: string, start: string}} Offer `start` of a cell's code
- * @typedef {{name: string, line: string, html: string, is_error: boolean}} ToolRun
+ * @typedef {{name: string, line: string, unanswered: string, html: string, is_error: boolean}} ToolRun
+ *   `unanswered` is the line if the kernel ends before the call has a result
  * @typedef {{turn: string, prompt: ?string, attached: ?Attached[], model: string,
  *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
  * @typedef {{label: string, version: number, problem: string, footer: string,

@@ -80,7 +80,7 @@ class Turn {
     this.attached.hidden = Boolean(this.form) || !attached.length;
     setText(this.who, live?.model ?? turn.model ?? "");
     if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
-    this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? []);
+    this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? [], live?.isEnded);
     this.columns = (live ?? turn).columns ?? [];
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
     const isAlone = !this.columns.length;
@@ -90,14 +90,14 @@ class Turn {
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
   }
 
-  drawToolRuns(toolRuns) {
+  drawToolRuns(toolRuns, isEnded) {
     this.toolRuns.hidden = !toolRuns.length;
-    if (!toolRuns.length || !isNew(this.seen, "tool_runs", toolRuns)) return;
+    if (!toolRuns.length || !isNew(this.seen, "tool_runs", [toolRuns, isEnded])) return;
     const wasOpen = [...this.toolRuns.children].map((call) => call.open);
     const calls = toolRuns.map((call, at) => {
       const body = make("div", { class: "svc-blocks" });
       setBlocks(body, call.html ?? "");
-      const line = make("summary", {}, call.line || call.name);
+      const line = make("summary", {}, (isEnded && call.unanswered) || call.line || call.name);
       const kind = call.is_error ? "svc-call svc-failed" : "svc-call";
       return make("details", { class: kind, open: wasOpen[at] ? "" : null }, line, body);
     });
@@ -122,7 +122,7 @@ class Turn {
       setText(choice.pick, isPicked ? "Picked" : BUTTONS.pick.label);
       choice.pick.setAttribute("aria-pressed", String(isPicked));
       choice.copy.hidden = Boolean(live);
-      drawColumn(this.turn, choice, this.columns[at], Boolean(live));
+      drawColumn(this.turn, choice, this.columns[at], live);
     });
   }
 
