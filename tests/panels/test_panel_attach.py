@@ -304,8 +304,8 @@ def test_what_is_too_large_is_refused_with_its_sizes(
     shell.user_ns |= dict.fromkeys(names, "word " * 9000)
 
     page.say("send", text="What is it?", attached=names)
-    assert "about 9,130" in page.view["notice"]
-    assert "text5 15" in page.view["notice"]
+    assert "about 9,136" in page.view["notice"]
+    assert "text5 1,522" in page.view["notice"]
     assert "may have 8,192. Nothing was sent." in page.view["notice"]
     assert not emulator.requests
     turn = page.do("send", text="What is it?", attached=names[:2])["turns"][-1]

@@ -14,10 +14,10 @@ class ConversationsDialog {
     this.rows = [];
     this.button = iconButton("list", () => this.toggle());
     this.button.setAttribute("aria-expanded", "false");
-    this.search = make("input", { type: "search", "aria-label": SEARCH, title: SEARCH, placeholder: "Search" });
-    this.search.addEventListener("input", () => this.typed());
-    this.name = make("input", { "aria-label": "Name of this conversation", autocomplete: "off" });
-    this.name.addEventListener("input", () => this.drawRename());
+    const input = () => this.typed();
+    this.search = make("input", { type: "search", "aria-label": SEARCH, title: SEARCH, placeholder: "Search", input });
+    const does = { input: () => this.drawRename() };
+    this.name = make("input", { "aria-label": "Name of this conversation", autocomplete: "off", ...does });
     this.renameButton = textButton("rename", () => this.rename());
     const begin = textButton("new", () => this.send("new"), "svc-main");
     const here = make("div", { class: "svc-here", role: "group", "aria-label": "This conversation" });
@@ -28,10 +28,8 @@ class ConversationsDialog {
     const top = make("div", { class: "svc-here" }, this.search, begin, close);
     this.list = make("ul", { "aria-label": "Conversations in the ledger" });
     this.count = make("div", { class: "svc-words", role: "status" });
-    const is = { role: "dialog", "aria-label": "Conversations", hidden: "" };
-    this.element = make("div", { class: "svc-conversations", ...is }, top, here, this.count);
-    this.element.append(this.list);
-    this.element.addEventListener("keydown", (event) => this.key(event));
+    const is = { role: "dialog", "aria-label": "Conversations", hidden: "", keydown: (event) => this.key(event) };
+    this.element = make("div", { class: "svc-conversations", ...is }, top, here, this.count, this.list);
   }
 
   toggle() {

@@ -304,11 +304,9 @@ function become(element, next) {
 class Menu {
   constructor(panel) {
     this.panel = panel;
-    this.element = make("div", { class: "svc-menu", role: "menu", popover: "auto" });
-    this.element.addEventListener("keydown", (event) => this.key(event));
-    this.element.addEventListener("toggle", ({ newState }) => {
-      this.button?.setAttribute("aria-expanded", String(newState === "open"));
-    });
+    const toggle = ({ newState }) => this.button?.setAttribute("aria-expanded", String(newState === "open"));
+    const does = { keydown: (event) => this.key(event), toggle };
+    this.element = make("div", { class: "svc-menu", role: "menu", popover: "auto", ...does });
   }
 
   open(turn, button) {
