@@ -13,7 +13,9 @@ from .html_styles import FOLDED_TEXT, PLAIN_CODE, details_html, quiet_html
 
 # The part of a line that the next part overwrites, as progress bars do.
 _REWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
-CALL_CHARS = 60  # at most, for the name, the arguments and the result in a line
+CALL_CHARS = 60  # for the name, the arguments and the result in a line
+_WHOLE_CHARS = 24  # of a value that is never shortened, however long the line is
+_MAX_CHARS = 400  # of all arguments in a line: of a call that has dozens of them
 SHOWN_CHARS = 4000  # of each folded text
 _CHANGES_CHARS = 160  # of all that the user changed in a call
 _VALUE_CHARS = 30  # of a value that the user changed
@@ -86,10 +88,37 @@ def arguments_line(arguments: Mapping[str, Any] | str) -> str:
     return ", ".join(f"{name}={_value_text(value)}" for name, value in values.items())
 
 
-def call_line(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """Return a call as one line, such as `pay(baht=100)`; a long one is cut."""
-    inner = shorten(arguments_line(arguments), CALL_CHARS)
-    return f"{shorten(name, CALL_CHARS)}({inner})"
+def call_line(
+    name: str, arguments: Mapping[str, Any] | str, n_chars: int = CALL_CHARS
+) -> str:
+    """Return a call as one line, such as `pay(baht=100)`.
+
+    Long values are shortened, each at its end, so that the last ones are seen too.
+    """
+    return f"{shorten(name, CALL_CHARS)}({_short_arguments(arguments, n_chars)})"
+
+
+def _short_arguments(arguments: Mapping[str, Any] | str, n_chars: int) -> str:
+    line = arguments_line(arguments)
+    if len(line) <= n_chars:
+        return line
+    values = to_arguments(arguments) if isinstance(arguments, str) else arguments
+    if values is None:
+        return shorten(line, n_chars)
+    texts = {name: _value_text(value) for name, value in values.items()}
+    for value_chars in range(n_chars, _WHOLE_CHARS - 1, -1):
+        line = ", ".join(
+            f"{name}={_shorten_value(text, value_chars)}"
+            for name, text in texts.items()
+        )
+        if len(line) <= n_chars:
+            break
+    return shorten(line, _MAX_CHARS)
+
+
+def _shorten_value(text: str, n_chars: int) -> str:
+    """Shorten a value; its last character, such as a quote, shows where it ends."""
+    return text if len(text) <= n_chars else f"{text[: n_chars - 4]}...{text[-1]}"
 
 
 def run_arguments(step: Step) -> Mapping[str, Any] | str:

@@ -17,9 +17,13 @@ from uuid import uuid4
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.front_end import Output, Screen, find_screen
 from svc_notebook.display.html_styles import verbatim_html
-from svc_notebook.display.tool_runs import CHANGED_NOTE, arguments_line, to_arguments
+from svc_notebook.display.tool_runs import (
+    CHANGED_NOTE,
+    arguments_line,
+    call_line,
+    to_arguments,
+)
 from svc_notebook.errors import ParameterError, warn
-from svc_notebook.service.params import shorten
 from svc_notebook.service.written_float import WrittenFloat
 
 from .call import CheckedCall
@@ -28,7 +32,7 @@ from .results import fit_text
 ConsentVerdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways: "
-_CALL_CHARS = 34  # of a call in the question, which stays in the cell as one line
+_ARGUMENTS_CHARS = 30  # of long arguments in the question, which stays in the cell
 _EDIT = "Type what changes as name=value, or all as JSON; Enter changes nothing: "
 _UNREADABLE = "That is neither name=value nor JSON, so nothing has changed. "
 # the start of another change, after a comma; a value as a text of words, or quoted
@@ -160,9 +164,11 @@ class AtPrompt:
             return ConsentDecision(verdict="deny")
 
     def _decision(self, proposal: Proposal) -> ConsentDecision:
-        call = _call_text(proposal)
-        details = proposal_text(proposal) if len(call) > _CALL_CHARS else ""
-        question = f"Run {shorten(call, _CALL_CHARS)}? {_CHOICES}"
+        name, arguments = proposal.name, proposal.arguments
+        call = call_line(name, arguments, _ARGUMENTS_CHARS)
+        is_whole = call == f"{name}({arguments_line(arguments)})"
+        details = "" if is_whole else proposal_text(proposal)
+        question = f"Run {to_terminal(call)}? {_CHOICES}"
         is_edit = bool(proposal.problem)  # of an edit, which goes on
         for _ in range(_MAX_TRIES):
             answer = "edit" if is_edit else self._answer(question, details)
@@ -276,11 +282,6 @@ def proposal_text(proposal: Proposal) -> str:
         lines.append(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
     about = " ".join(proposal.about.split())
     return to_terminal("\n".join([*lines, f"  ({about})"] if about else lines))
-
-
-def _call_text(proposal: Proposal) -> str:
-    """Return a call as one line, without control characters."""
-    return to_terminal(f"{proposal.name}({arguments_line(proposal.arguments)})")
 
 
 def _sent(proposal: Proposal) -> str:

@@ -107,6 +107,22 @@ def test_an_unchanged_call_shows_its_arguments_once() -> None:
     assert tool_runs_html((ran,)).count("<div>arguments") == 1
 
 
+def test_the_line_of_a_long_call_has_every_argument() -> None:
+    """Long values are shortened; dozens of arguments are cut at the end."""
+    arguments = {"city": "Rome " * 30, "street": "Via " * 30, "number": 112}
+    many = {f"argument{n}": n for n in range(99)}
+
+    line = tool_runs_text((run(arguments=arguments),))
+    cut = tool_runs_text((run(arguments=many),))
+
+    assert line.startswith(
+        'weather(city="Rome Rome Rome Rome...", street="Via Via Via Via Via...", '
+        "number=112) → "
+    )
+    assert len(cut) < 500
+    assert "..." in cut
+
+
 def test_what_a_tool_printed_is_folded_and_escaped() -> None:
     """It is shortened too, and a progress bar keeps its newest state."""
     printed = f"1 %\r50 %\r100 %\n{HOSTILE}\n" + "x" * 5_000

@@ -355,6 +355,35 @@ def test_a_short_call_is_asked_about_in_one_line(to: str, lines: list[str]) -> N
     assert len(asked[-1]) < 80
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            {"drink": "iced oolong", "price": 3.5, "currency": "EUR", "when": "today"},
+            'drink="iced oolong", price=3.5, currency="EUR", when="today"',
+        ),
+        (
+            {"to": "Bo " * 30, "n": 3, "names": ["Bo"] * 30},
+            'to="Bo Bo Bo Bo Bo Bo B...", n=3, names=["Bo", "Bo", "Bo", "...]',
+        ),
+        ({"names": ["Bo"] * 30, "n": 3}, 'names=["Bo", "Bo", "Bo", "...], n=3'),
+    ],
+)
+def test_the_question_has_every_argument(arguments: dict[str, Any], shown: str) -> None:
+    """Single long values are shortened, and not the end of the line."""
+    questions = []
+
+    def read(question: str) -> str:
+        questions.append(question)
+        return "n"
+
+    AtPrompt(read)(replace(PROPOSAL, arguments=arguments))
+
+    [question] = questions
+    line = question.split("\n")[-1]
+    assert line.startswith(f"Run send({shown})? [y]es")
+
+
 def test_a_proposal_is_written_out_whole_and_printable() -> None:
     """Every argument is on its own line, without control characters."""
     proposal = Proposal(
