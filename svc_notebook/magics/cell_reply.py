@@ -288,7 +288,8 @@ class CellReply:
             raise
         completion: Completion = self._keep(received)
         if options.layout == "code":
-            next_cell(completion, context).put(context)
+            failed_code = self._cell_request.failed_code
+            next_cell(completion, context, failed_code).put(context)
         HiddenResult(context.shell, completion)
         if options.is_strict and completion.is_cut:
             raise _cut_error(completion)
@@ -412,7 +413,9 @@ def final_form(
 ) -> Final:
     """Make the final form of a reply: footer and notes, laid out as `--format` says."""
     advice = advice_on_reply(completion.text, completion.request.params) or ""
-    code = next_cell(completion, context).note if options.layout == "code" else ""
+    code = ""
+    if options.layout == "code":
+        code = next_cell(completion, context, cell_request.failed_code).note
     of = f" -c {in_a_line(options.conversation)}" if options.conversation else ""
     can_go_on = completion.can_go_on and options.is_recorded
     rest_note = f"`%svc{of} continue` asks for the rest" if can_go_on else ""

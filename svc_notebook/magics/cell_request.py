@@ -53,6 +53,7 @@ class CellRequest:
     Attributes:
         keep: Adds the reply to the conversation, if the cell is in one.
         rest_of: The reply that the request continues, if any.
+        failed_code: The cell that the reply is to correct; "" if it is none.
         note_on: Returns a note for the footer that depends on the reply; "" for none.
         shorter: Returns a shorter request after a refusal, or None: see `NextTurn`.
     """
@@ -63,6 +64,7 @@ class CellRequest:
     keep: Callable[[Completion], None] = lambda _: None
     note_on: Callable[[Completion], str] = lambda _: ""
     rest_of: Completion | None = None
+    failed_code: str = ""
     shorter: "Callable[[BadRequestError], CellRequest | None]" = lambda _: None
 
 

@@ -33,14 +33,15 @@ def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> 
     options = _for_error(context, options, task)
     session, memory = context.session, context.memory
     info = session.info_of(options.model or session.settings.model)
-    prompt, note = error_prompt(
+    prompt, note, failed_code = error_prompt(
         task, context.names(), context_tokens=info.context_tokens
     )
     if not prompt:
         return note
     toolbox = offered_tools(context, options)
     cell_request = to_request(context, options, context.hide(prompt), toolbox)
-    cell_request = replace(cell_request, notes=(note, *cell_request.notes))
+    notes = (note, *cell_request.notes)
+    cell_request = replace(cell_request, notes=notes, failed_code=failed_code)
     execution = (*cell_ids(context.shell), context.shell.execution_count)
     shown, shown_in = memory.shown_fix or (None, None)
     is_known = shown == cell_request.request and shown_in != execution
@@ -73,16 +74,16 @@ def _for_error(context: CellContext, options: SvcOptions, task: str) -> SvcOptio
 
 def error_prompt(
     task: str, names: Mapping[str, Any], *, context_tokens: int | None = BUDGET_TOKENS
-) -> tuple[str, str]:
-    """Return a question about the user's last error, and a note for the footer.
+) -> tuple[str, str, str]:
+    """Return a question about the user's last error, a note, and the failing cell.
 
-    The question is "" if no cell has failed. It contains the failing cells, the
-    traceback and the versions of packages. The failing cell is never shortened; if it
-    does not fit into the model's context, an error says so.
+    The note is for the footer. The question is "" if no cell has failed. It contains
+    the failing cells, the traceback and the versions of packages. The failing cell is
+    never shortened; if it does not fit into the model's context, an error says so.
     """
     error = last_error()
     if error is None:
-        return "", f"No cell of this kernel has failed; nothing to {task}."
+        return "", f"No cell of this kernel has failed; nothing to {task}.", ""
     report = to_report(error)
     cells = [number for number in report.cells if number < len(names["In"])]
     sources = [names["In"][number].strip("\n") for number in cells]
@@ -112,4 +113,5 @@ def error_prompt(
     where = f" of In[{cells[0]}]" if cells else ""
     note = f"the last error{where}: {type(error).__name__}"
     prompt, _ = add_items(TASKS[task], items)
-    return f"{prompt}\n\nVersions: {versions(modules)}", note
+    question = f"{prompt}\n\nVersions: {versions(modules)}"
+    return question, note, sources[0] if sources else ""

@@ -40,6 +40,10 @@ _INSERTED = "is in the next cell, and was not run"
 _PUT_BEFORE = (
     "was put into the next cell before; %svc insert in a new cell puts it there again"
 )
+_SAME = (
+    "the code is the same as in the cell that failed, so it was not put into a cell; "
+    "`%svc explain` asks for the cause, `%svc fix -m MODEL` asks another model"
+)
 # What the extension of the page says in place of these words, once it has looked.
 _FOUND = {
     "inserted": _INSERTED,
@@ -106,15 +110,27 @@ def _can_put() -> bool:
     return not getattr(get_ipython(), "simple_prompt", False)
 
 
-def next_cell(completion: Completion, context: CellContext) -> NextCell:
-    """Choose a code block of a reply: Python first, then what else can be a cell."""
+def next_cell(
+    completion: Completion, context: CellContext, failed_code: str = ""
+) -> NextCell:
+    """Choose a code block of a reply: Python first, then what else can be a cell.
+
+    None is put into a cell if it is the same as the cell that it was to correct.
+    """
     if completion.is_partial:
         return NextCell()
     blocks = fences(completion.text)
     if not blocks:
         return NextCell(note="no code block in the reply")
     best = min(range(len(blocks)), key=lambda index: _rank(blocks[index]))
+    if failed_code and _bare(blocks[best].code) == _bare(failed_code):
+        return NextCell(note=_SAME)
     return _to_next(blocks, best, context)
+
+
+def _bare(code: str) -> list[str]:
+    """Return the lines of code, without blanks at their ends."""
+    return [line.rstrip() for line in code.strip("\n").split("\n")]
 
 
 def _rank(block: Fence) -> int:

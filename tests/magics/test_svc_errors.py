@@ -341,3 +341,25 @@ def test_the_corrected_code_goes_to_the_next_cell(
 
     assert taken == ["1 / 1"]
     assert "the code is in the next cell, and was not run" in fixed.shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_code_that_is_the_same_as_before_is_not_put_into_a_cell(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, blank: str
+) -> None:
+    """It would fail again: the footer says so, and what else to ask."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    text = f"Here it is:\n\n```python\nn = 1{blank}\nn / 0\n```\n"
+    with svc.Emulator(script=[{"text": text, "times": None}]) as scripted:
+        monkeypatch.setenv("SVC_BASE_URL", scripted.base_url)
+        monkeypatch.setenv("SVC_API_KEY", scripted.api_key)
+        shell.run("n = 1\nn / 0\n")
+        fixed = shell.run("%svc fix --send")
+
+    assert taken == []
+    said = " ".join(fixed.shown.split())
+    assert "the code is the same as in the cell that failed" in said
+    assert "`%svc explain`" in said
+    assert "next cell" not in said
