@@ -561,7 +561,7 @@ def fit_note(request: CompletionRequest) -> str:
         return ""
     most = most_prompt_tokens(request.messages, request.tools)
     if n_tokens == context_tokens - most - MARGIN_TOKENS:
-        parts = f"{context_tokens:,} - {most:,} (the most that the prompt can have)"
+        parts = f"{context_tokens:,} - {most:,} (the prompt in the worst case)"
         return f"fit: max_tokens {n_tokens:,} = {parts} - {MARGIN_TOKENS} (reserve)"
     if n_tokens == request.info.max_reply_tokens:
         return f"fit: max_tokens {n_tokens:,}, the most that a reply may have"

@@ -75,7 +75,8 @@ class DryRun:
         offered = (
             f"tools offered, about {estimate_prompt_tokens((), tools).best:,} tokens"
         )
-        size = f"prompt about {prompt.best:,} tokens (estimated: {prompt})"
+        # the worst case, which `fit` counts with, is above this interval
+        size = f"prompt about {prompt.best:,} tokens ({prompt} in 9 of 10 cases)"
         room, context = self.room_tokens, self.request.context_tokens
         left = "its context is unknown"
         if room is not None:

@@ -201,6 +201,9 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert "Be brief" in cell.shown
     assert "Hello" in cell.shown
     assert "room left in 8,192" in cell.shown
+    assert re.search(
+        r"prompt about \d+ tokens \(\d+ to \d+ in 9 of 10 cases\)", cell.shown
+    )
     assert "no limit would make it wait now" in cell.shown
 
 
@@ -210,7 +213,7 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
         (
             "",
             1,
-            r" = 8,192 - (\d+) \(the most that the prompt can have\) - 32 \(reserve\)",
+            r" = 8,192 - (\d+) \(the prompt in the worst case\) - 32 \(reserve\)",
         ),
         ("", 6500, r", although the prompt may have up to [89],\d+ tokens of 8,192"),
         ("--max-tokens 100", 1, None),
