@@ -20,6 +20,7 @@ from svc_notebook.display.front_end import (
     Output,
     can_answer,
     cell_ids,
+    fitted_to_terminal,
     parent_message,
 )
 from svc_notebook.display.html_styles import verbatim_html
@@ -238,12 +239,12 @@ class CellContext:
             )
 
     def say(self, text: str) -> None:
-        """Show a text that is safe to print; a cell breaks its lines at blanks.
+        """Show a text that is safe to print; its lines are broken at blanks.
 
-        What is printed, a narrow cell breaks within words.
+        What is printed, a narrow cell or a terminal breaks within words.
         """
         if self.is_terminal:
-            Output().write(f"{text}\n")
+            Output().write(f"{fitted_to_terminal(text)}\n")
             return
         html = verbatim_html(to_text(text))
         Output().publish({"text/html": html, "text/plain": text}, None)

@@ -10,7 +10,7 @@ from svc_notebook import Completion
 from svc_notebook.display.cell_language import SHELLS, cell_magic
 from svc_notebook.display.error_box import LINE_CHARS
 from svc_notebook.display.escape import visible
-from svc_notebook.display.front_end import cell_ids, parent_message
+from svc_notebook.display.front_end import Output, cell_ids, parent_message
 from svc_notebook.display.markdown import Fence, fences
 from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import ParameterError
@@ -64,14 +64,12 @@ class NextCell:
     def put(self, context: CellContext) -> str:
         """Put the code into the next cell; return the note as a sentence.
 
-        Where there is no next cell, the code follows the note. Where the page has our
-        extension, it sees to it that the notebook has the code once.
+        Where the page has our extension, it sees to it that the notebook has the code
+        once.
         """
         sentence = self.note[:1].upper() + self.note[1:]
-        if self.code is None:
+        if self.code is None or not _can_put():
             return sentence
-        if not _can_put():
-            return f"{sentence}\n{self.code}"
         is_new = not _was_put(self.code, context)
         if is_new:
             context.shell.set_next_input(self.code)
@@ -211,7 +209,13 @@ def _is_risky(line: str) -> bool:
     return is_seen and (len(line) > _SEEN_CHARS or _RISKY.search(line) is not None)
 
 
-def insert(context: CellContext, word: str = "1") -> str:
-    """Put a code block of the last reply into the next cell; say which."""
+def insert(context: CellContext, word: str = "1") -> None:
+    """Put a code block of the last reply into the next cell; say which.
+
+    Where there is no next cell, the code follows.
+    """
     last = context.session.context().last()
-    return chosen_cell(last, word, context).put(context)
+    chosen = chosen_cell(last, word, context)
+    context.say(chosen.put(context))
+    if chosen.code is not None and not _can_put():
+        Output().write(f"{chosen.code}\n")

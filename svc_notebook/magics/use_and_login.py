@@ -36,8 +36,8 @@ from svc_notebook.svc_use import (
 )
 
 EMULATOR_NOTE = (
-    "Replies now come from the emulator on this machine. They cost nothing and are\n"
-    "marked “emulator”. It knows a few answers: try `%svc Tell me a joke`. To other\n"
+    "Replies now come from the emulator on this machine. They cost nothing and are "
+    "marked “emulator”. It knows a few answers: try `%svc Tell me a joke`. To other "
     "questions it says that it has none."
 )
 

@@ -330,6 +330,15 @@ def test_a_note_breaks_at_blanks(kernel: Kernel, code: str, said: str) -> None:
     assert not ran.all("stream")
 
 
+def test_what_a_command_says_flows_in_a_cell(kernel: Kernel) -> None:
+    """Lines that are broken beforehand are ragged in a narrow cell."""
+    ran = kernel.run("%svc use emulator")
+
+    [said] = [content["data"] for content in ran.all("display_data")]
+    assert "\n" not in said["text/plain"]
+    assert "\n" not in said["text/html"]
+
+
 def test_help_breaks_no_words_in_a_narrow_cell(kernel: Kernel) -> None:
     """The browser knows the width, and breaks lines of HTML at blanks."""
     ran = kernel.run("%svc help")

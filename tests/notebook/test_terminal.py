@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.magics.use_and_login import EMULATOR_NOTE
 
 fcntl = pytest.importorskip("fcntl", reason="a terminal needs Unix")
 termios = pytest.importorskip("termios", reason="a terminal needs Unix")
@@ -224,6 +225,18 @@ def test_a_simple_prompt_has_no_next_cell(begin: Callable[..., Terminal]) -> Non
     assert "a simple prompt has no next cell" in fixed
     assert "a simple prompt has no next cell" in inserted
     assert "\nratio = 1 / 4\n" in inserted
+
+
+def test_what_a_command_says_breaks_at_blanks(
+    begin: Callable[..., Terminal],
+) -> None:
+    """The lines fit into the terminal."""
+    shown = begin().run("%svc use emulator", prompt=2)
+
+    said = shown[shown.index("Replies now") : shown.index("In [2]:")].strip()
+    assert len(said.splitlines()) > 1
+    assert max(map(len, said.splitlines())) <= 100  # columns of the terminal
+    assert " ".join(said.split()) == EMULATOR_NOTE
 
 
 def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
