@@ -10,6 +10,7 @@ from svc_notebook.display.html_styles import (
     QUIET_LINE,
     TYPED,
     folded_html,
+    message_html,
     quiet_html,
 )
 from svc_notebook.display.markdown import reply_html
@@ -46,7 +47,7 @@ class MessageEntry:
 
 def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
     """Draw messages below a title, as `text/html` and `text/plain`."""
-    head = quiet_html(f"<strong>{to_text(title)}</strong>")
+    head = quiet_html(f"<strong>{message_html(title)}</strong>")
     plain = [_entry_text(entry) for entry in entries] or ["(no turns yet)"]
     body = "".join(map(_entry_html, entries)) or quiet_html("no turns yet")
     return {

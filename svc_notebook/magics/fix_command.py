@@ -47,7 +47,7 @@ def ask_about_error(context: CellContext, options: SvcOptions, *, task: str) -> 
     is_known = shown == cell_request.request and shown_in != execution
     if options.is_dry or not (options.is_sent or is_known):
         memory.shown_fix = cell_request.request, execution
-        way = f"`%svc {task} --send`, or the same line again, sends it"
+        way = f"`%svc {task} --send`, or the same line again, sends it."
         return dry_run(context, options, cell_request, way)
     return CellReply(context, options, cell_request, toolbox).complete()
 

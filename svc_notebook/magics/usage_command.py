@@ -121,13 +121,11 @@ def _uncounted(n_emulated: int, words: Sequence[str]) -> str:
     """Return the end of the sentence: how many emulated answers are left out."""
     if not n_emulated:
         return "."
-    answers, them = "answer of the emulator is", "it"
-    if n_emulated > 1:
-        answers, them = "answers of the emulator are", "them"
+    answers, them = ("answer", "it") if n_emulated == 1 else ("answers", "them")
     command = " ".join(("%svc usage", *words, _EMULATED))
     return (
-        f" that count. {n_emulated:,} {answers} not counted; `{command}`, or "
-        f"svc.usage_df(include_emulated=True), counts {them}."
+        f", not counting {n_emulated:,} {answers} of the emulator. `{command}`, or "
+        f"`svc.usage_df(include_emulated=True)`, counts {them}."
     )
 
 

@@ -117,9 +117,8 @@ def test_usage_counts_what_usage_df_counts(
     assert cell.value.empty
     assert "the service would charge" not in cell.shown
     assert cell.shown.endswith(
-        "This kernel sent 0 requests that count. 1 answer of the emulator is not "
-        "counted; `%svc usage emulated`, or svc.usage_df(include_emulated=True), "
-        "counts it.\n"
+        "This kernel sent 0 requests, not counting 1 answer of the emulator. `%svc "
+        "usage emulated`, or `svc.usage_df(include_emulated=True)`, counts it.\n"
     )
     assert said.startswith("1 exchange left out: emulated or reused; include_emulated=")
     assert asked[names].to_dict("list") == everything[names].to_dict("list")

@@ -53,8 +53,11 @@ def test_the_first_fix_shows_what_it_would_send(
     assert isinstance(first.value, DryRun)
     assert "prompt about" in repr(first.value)
     assert repr(first.value).startswith(
-        "Dry run: nothing was sent. `%svc fix --send`, or the same line again, sends it"
+        "Dry run: nothing was sent. `%svc fix --send`, or the same line again, sends "
+        "it."
     )
+    drawn = first.value._repr_mimebundle_()["text/html"]
+    assert ">%svc fix --send</code>, or the same line again, sends it.<" in drawn
     assert isinstance(second.value, svc.Completion)
     assert second.value.request == first.value.request
     assert current().ledger.last() == second.value.exchange
