@@ -238,15 +238,16 @@ class CellContext:
                 param="output",
             )
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, html: str = "") -> None:
         """Show a text that is safe to print; its lines are broken at blanks.
 
-        What is printed, a narrow cell or a terminal breaks within words.
+        What is printed, a narrow cell or a terminal breaks within words. A cell shows
+        the HTML, if there is one.
         """
         if self.is_terminal:
             Output().write(f"{fitted_to_terminal(text)}\n")
             return
-        html = verbatim_html(to_text(text))
+        html = html or verbatim_html(to_text(text))
         Output().publish({"text/html": html, "text/plain": text}, None)
 
     def put(self, output: str | None, value: object) -> None:

@@ -22,7 +22,7 @@ from .cell_context import CellContext
 from .continue_command import continue_reply
 from .conversation_commands import choose, conversations_df, hide, pin, reset, restore
 from .fix_command import ask_about_error
-from .help import help_on
+from .help import HelpPage, help_on
 from .models_command import models_df
 from .next_cell import insert
 from .options import ASK, CONTINUE, EXPLAIN, FIX
@@ -252,7 +252,13 @@ def _in_session(run: Callable[..., object]) -> Callable[..., object]:
     return lambda context, *words: run(context.session, *words)
 
 
-def show_help(context: CellContext, topic: str = "") -> str:
+def show_help(context: CellContext, topic: str = "") -> None:
+    """Show the help on a topic."""
+    page = help_page(context, topic)
+    context.say(str(page), page.html())
+
+
+def help_page(context: CellContext, topic: str = "") -> HelpPage:
     """Return the help on a topic, with the defaults in force."""
     traits = context.traits
     tools, reuse = traits.tools or None, traits.reuse or None

@@ -48,9 +48,10 @@ class SvcCommand:
 
     def help(self) -> str:
         """Return the whole help page, with the defaults in force."""
-        from .subcommands import show_help  # noqa: PLC0415 - not for a plain cell
+        from .subcommands import help_page  # noqa: PLC0415 - not for a plain cell
 
-        return show_help(CellContext(self.shell, self._traits, self._memory), "all")
+        context = CellContext(self.shell, self._traits, self._memory)
+        return str(help_page(context, "all"))
 
     def run(
         self, line: str, cell: str | None, local_ns: Mapping[str, object] | None

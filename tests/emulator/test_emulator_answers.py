@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from svc_notebook.emulator.emulated_service import Service, Setup
 from svc_notebook.emulator.http_values import MARK, Reply, Request
+from svc_notebook.magics.help import help_on
 
 Fields = Callable[..., dict[str, Any]]
 Ask = Callable[..., tuple[str, str]]
@@ -94,7 +95,7 @@ def _in_docstrings() -> Iterator[str]:
 
 
 def _in_help() -> Iterator[str]:
-    text = (ROOT / "svc_notebook/magics/help.py").read_text("utf-8")
+    text = str(help_on("", {}, {}))
     yield from re.findall(r"^%%svc.*\n(\w[^{\n]*\{\{.*?\.)  ", text, re.MULTILINE)
     yield from re.findall(r"^%svc ([a-z ]+\?)", text, re.MULTILINE)
 

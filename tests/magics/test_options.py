@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
-from svc_notebook.magics.help import help_text
+from svc_notebook.magics.help import help_on
 from svc_notebook.magics.options import OPTIONS, SvcOptions, parse_options
 from svc_notebook.magics.subcommands import USAGES
 from svc_notebook.service.params import PARAMS
@@ -152,7 +152,8 @@ def test_any_line_is_read_or_refused(line: str) -> None:
 
 def test_help_shows_every_flag_and_what_applies_now() -> None:
     """The help page lists every option, with the defaults in force."""
-    page = help_text({"model": "svc-v2-70b-instruct", "max_tokens": "fit"}, USAGES)
+    defaults = {"model": "svc-v2-70b-instruct", "max_tokens": "fit"}
+    page = str(help_on("all", defaults, USAGES))
 
     assert [f for o in OPTIONS for f in o.flags if f not in page] == []
     assert "[now: svc-v2-70b-instruct]" in page

@@ -347,4 +347,6 @@ def test_help_breaks_no_words_in_a_narrow_cell(kernel: Kernel) -> None:
     assert "white-space:pre-wrap" in page["text/html"]
     assert "word-break:normal" in page["text/html"]
     assert "{{name}} puts a variable in" in page["text/plain"]
+    assert "flex-wrap:wrap" in page["text/html"]
+    assert ">--no-record</span>" in page["text/html"]
     assert ran.all("stream") == []
