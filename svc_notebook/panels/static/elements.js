@@ -15,6 +15,16 @@ function group(kind, label) {
   return make("span", { class: kind, role: "group", "aria-label": label });
 }
 
+/** Make an id that no other element of the page has: each widget has a copy of this script. */
+function newId() {
+  return `svc-${Math.random().toString(36).slice(2)}`;
+}
+
+/** Write a number with what is counted. */
+function counted(n, word) {
+  return `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+}
+
 /** Set an element's text only if it differs, so that the user's selection in it stays. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -11,11 +11,11 @@ class AttachMenu {
   /** Attach values to the text in `area`; `holder` has the chips, `changed` draws them. */
   constructor(panel, area, holder, changed) {
     Object.assign(this, { panel, area, holder, changed, parts: new Map(), shown: [] });
-    this.id = `${panel.id}-at-${Math.random().toString(36).slice(2)}`;
+    this.id = newId();
     this.element = make("div", { class: "svc-attached", role: "group", "aria-label": "Attached" });
     const is = { role: "listbox", id: this.id, "aria-label": "Attach", popover: "manual" };
-    this.list = make("div", { class: "svc-menu svc-names", ...is });
-    this.list.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays
+    const mousedown = (event) => event.preventDefault(); // the focus stays
+    this.list = make("div", { class: "svc-menu svc-names", ...is, mousedown });
     area.setAttribute("aria-autocomplete", "list");
     area.setAttribute("aria-controls", this.id);
     for (const name of ["input", "click"]) area.addEventListener(name, () => this.look());
@@ -64,7 +64,7 @@ class AttachMenu {
     if (isKnown || this.requested != null) return;
     const send = () => {
       this.requested = text;
-      this.panel.connection.send({ t: "names", text });
+      this.panel.send("names", { text });
     };
     if (known) this.timer = setTimeout(send, ASK_AFTER_MS);
     else send();
@@ -117,7 +117,7 @@ class AttachMenu {
   point(at) {
     this.at = (at + this.shown.length) % this.shown.length;
     [...this.list.children].forEach((option, n) => {
-      option.setAttribute("aria-selected", String(n === this.at));
+      option.setAttribute("aria-selected", n === this.at);
     });
     const option = this.list.children[this.at];
     option.scrollIntoView({ block: "nearest" });
@@ -138,9 +138,9 @@ class AttachMenu {
 
   /** Handle a key of the open list; return whether it was one. */
   key(event) {
-    const { key, shiftKey, ctrlKey, altKey, metaKey } = event;
-    if (!this.isOpen || shiftKey || ctrlKey || altKey || metaKey) return false;
-    const by = { ArrowDown: 1, ArrowUp: -1 }[key];
+    const { key } = event;
+    if (!this.isOpen || !hasNoModifier(event)) return false;
+    const by = UP_DOWN[key];
     if (by) this.point(this.at + by);
     else if (key === "Enter" || key === "Tab") this.choose(this.shown[this.at]);
     else if (key === "Escape") this.dismiss();
@@ -163,7 +163,7 @@ class AttachMenu {
     insertText(this.area, name);
     this.chosenAt = this.area.selectionEnd;
     this.set([...this.holder.chips.filter((chip) => chip.name !== name), { name, kind }]);
-    this.panel.connection.send({ t: "size", name });
+    this.panel.send("size", { name });
     this.panel.say(`${name} is attached`);
   }
 
@@ -225,7 +225,7 @@ class AttachMenu {
 }
 
 function sizeText({ kind, n_tokens: n }) {
-  return [kind, n == null ? "" : `~${n.toLocaleString("en")} token${n === 1 ? "" : "s"}`].filter(Boolean).join(" · ");
+  return [kind, n == null ? "" : `~${counted(n, "token")}`].filter(Boolean).join(" · ");
 }
 
 /** Return a message's fields about its chips: names to read, and attachments that stay. */

@@ -50,7 +50,7 @@ class CompareRow {
 
   send(name, value) {
     this.isUnhandled = true;
-    this.panel.connection.send({ t: "compare", name, value, on: this.blind.checked });
+    this.panel.send("compare", { name, value, on: this.blind.checked });
   }
 
   /** Change the value of a column; if another column has this value, the two swap. */
@@ -71,7 +71,7 @@ class CompareRow {
   draw({ compare = {} }, isAlive) {
     const { by = "", values = [], is_blind: isBlind = false, options = [], cost = "" } = compare;
     const { refusal = "" } = compare;
-    this.button.setAttribute("aria-pressed", String(Boolean(by)));
+    this.button.setAttribute("aria-pressed", Boolean(by));
     this.button.title = refusal || BUTTONS.compare.label;
     allow(this.button, isAlive && !refusal);
     const wasDrawn = this.seen.rows;
@@ -112,11 +112,14 @@ class CompareRow {
   }
 }
 
+function waitingDots() {
+  return make("div", { class: "svc-dots", "aria-hidden": "true" }, make("i"), make("i"), make("i"));
+}
+
 /** Make the line below the text of a column. */
 function columnParts(element) {
   const wait = make("div", { class: "svc-words" });
-  const dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
-  dots.append(make("i"), make("i"), make("i"));
+  const dots = waitingDots();
   const problem = make("div", { class: "svc-problem", dir: "auto" });
   const facts = make("div", { class: "svc-words" });
   element.append(wait, dots, problem, facts);
@@ -142,7 +145,7 @@ function drawColumn(turn, choice, column, live) {
   choice.pick.hidden = isLive || !version || !(column.is_picked || turn.can?.includes("prefer"));
   setText(choice.pick, column.is_picked ? "Picked" : BUTTONS.pick.label);
   choice.pick.setAttribute("aria-label", `${choice.pick.textContent}: ${label}`);
-  choice.pick.setAttribute("aria-pressed", String(column.is_picked));
+  choice.pick.setAttribute("aria-pressed", column.is_picked);
 }
 
 /** Return what a column waits for, and how long, as a text. */

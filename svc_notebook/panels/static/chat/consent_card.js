@@ -16,7 +16,7 @@ class ConsentCard {
     area.value = ask.typed || (ask.arguments ?? "");
     const decide = (verdict) => {
       const edited = area.value === (ask.arguments ?? "") ? null : area.value;
-      this.panel.connection.send({ t: "decide", id: ask.id, verdict, arguments: edited });
+      this.panel.send("decide", { id: ask.id, verdict, arguments: edited });
     };
     const id = `${this.panel.id}-wrong`;
     const wrong = make("div", { id, class: "svc-problem", dir: "auto" }, ask.problem ?? "");
@@ -24,8 +24,8 @@ class ConsentCard {
     if (ask.problem) area.setAttribute("aria-describedby", id);
     const open = ask.problem ? "" : null;
     const title = "Edit the arguments: what changes as name=value, or all as JSON";
-    const edit = make("details", { open }, make("summary", {}, title), area, wrong);
-    edit.addEventListener("toggle", () => fit(area));
+    const toggle = () => fit(area);
+    const edit = make("details", { open, toggle }, make("summary", {}, title), area, wrong);
     this.approve = textButton("approve", () => decide("approve"), "svc-main");
     // a key that is held down in the editor must not decide
     const keydown = (event) => event.repeat && event.preventDefault();

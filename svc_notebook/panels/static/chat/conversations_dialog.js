@@ -62,7 +62,7 @@ class ConversationsDialog {
   /** Move among the search and the list with the arrows. */
   key(event) {
     if (isInput(event)) return;
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const by = UP_DOWN[event.key];
     if (event.key === "Escape") {
       event.preventDefault();
       event.stopPropagation();
@@ -84,7 +84,7 @@ class ConversationsDialog {
 
   send(t, more = {}) {
     this.unhandled = t;
-    this.panel.connection.send({ t, ...more });
+    this.panel.send(t, more);
   }
 
   typed() {
@@ -94,7 +94,7 @@ class ConversationsDialog {
 
   find() {
     setText(this.count, SEARCHING);
-    this.panel.connection.send({ t: "find", text: this.search.value });
+    this.panel.send("find", { text: this.search.value });
   }
 
   rename() {
@@ -103,7 +103,7 @@ class ConversationsDialog {
 
   export(kind) {
     this.file = `${this.panel.id}-${kind}`;
-    this.panel.connection.send({ t: "export", name: kind, id: this.file });
+    this.panel.send("export", { name: kind, id: this.file });
   }
 
   /** Save a file if this view asked for it; the message goes to all views and pages. */
@@ -136,10 +136,9 @@ class ConversationsDialog {
     this.list.replaceChildren(...rows.map((row) => make("li", {}, this.row(row), this.deleteButton(row))));
     this.list.scrollTop = 0;
     this.places()[rows.findIndex(({ name }) => name === focused)]?.focus();
-    const n = rows.length.toLocaleString("en");
-    const all = (rows.length + nMore).toLocaleString("en");
-    let words = `${n} conversation${rows.length === 1 ? "" : "s"}`;
-    if (nMore) words = `The newest ${n} of ${all} conversations; search to find the others.`;
+    const n = rows.length;
+    let words = counted(n, "conversation");
+    if (nMore) words = `The newest ${n} of ${counted(n + nMore, "conversation")}; search to find the others.`;
     if (!rows.length) words = search ? `No conversation has “${search}”.` : "The ledger has none yet.";
     setText(this.count, words);
     this.draw(this.panel.connection.view);
@@ -167,22 +166,21 @@ class ConversationsDialog {
       this.search.focus();
     });
     const keep = textButton("keep", back);
-    const words = `Delete ${row.name} (${turnsText(row.n_turns)}) for good? The ledger keeps what it cost.`;
-    const is = { class: "svc-confirm", role: "alertdialog", "aria-label": words };
-    const box = make("div", is, make("span", { dir: "auto" }, words), remove, keep);
-    box.addEventListener("keydown", (event) => {
+    const words = `Delete ${row.name} (${counted(row.n_turns, "turn")}) for good? The ledger keeps what it cost.`;
+    const keydown = (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
       back();
-    });
-    line.replaceChildren(box);
+    };
+    const is = { class: "svc-confirm", role: "alertdialog", "aria-label": words, keydown };
+    line.replaceChildren(make("div", is, make("span", { dir: "auto" }, words), remove, keep));
     keep.focus();
   }
 
   row({ name, n_turns: nTurns, models, asked_at: askedAt, prompt }) {
     const click = () => this.send("open", { name });
     const when = new Date(askedAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    const about = [when, `${turnsText(nTurns)} in the ledger`, ...models].join(" · ");
+    const about = [when, `${counted(nTurns, "turn")} in the ledger`, ...models].join(" · ");
     return make(
       "button",
       { type: "button", class: "svc-row", click },
@@ -198,8 +196,7 @@ class ConversationsDialog {
     if (isNew(this, "drawn", name)) this.name.value = name;
     this.drawRename();
     [...this.list.children].forEach(({ firstChild: button }, at) => {
-      if (this.rows[at].name === name) button.setAttribute("aria-current", "true");
-      else button.removeAttribute("aria-current");
+      button.setAttribute("aria-current", this.rows[at].name === name);
     });
   }
 
@@ -219,8 +216,4 @@ function marked(text, searched) {
     const begin = n ? [make("mark", {}, text.slice(at, (at += searched.length)))] : [];
     return [...begin, text.slice(at, (at += part.length))];
   });
-}
-
-function turnsText(n) {
-  return `${n} turn${n === 1 ? "" : "s"}`;
 }

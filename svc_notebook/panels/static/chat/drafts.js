@@ -10,7 +10,7 @@ const TAKE_DRAFT = "svc-notebook:draft";
 class Drafts {
   constructor(connection) {
     this.connection = connection;
-    this.id = Math.random().toString(36).slice(2); // pages have different drafts
+    this.id = newId(); // pages have different drafts
     this.meter = null; // the size of the next request with the draft
     this.measured = "";
     this.key = this.findKey();

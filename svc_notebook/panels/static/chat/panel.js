@@ -13,8 +13,7 @@ const BRIEF_MS = 6000;
 class Panel {
   constructor(connection, host) {
     this.connection = connection;
-    // each widget has a copy of this script, so that a counter would not be unique
-    this.id = `svc-${Math.random().toString(36).slice(2)}`;
+    this.id = newId();
     this.turns = new Map();
     this.seen = {};
     this.isAtEnd = true;
@@ -47,9 +46,7 @@ class Panel {
     this.root.addEventListener(UNDO_EVENT, (event) => this.step(event));
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
-    this.sizes.observe(this.log);
-    this.sizes.observe(this.content);
-    this.sizes.observe(this.composer.element);
+    for (const part of [this.log, this.content, this.composer.element]) this.sizes.observe(part);
     this.sight = new IntersectionObserver(([{ isIntersecting }]) => (this.isInSight = isIntersecting));
     this.sight.observe(this.composer.element);
     this.clock = setInterval(() => {
@@ -83,26 +80,34 @@ class Panel {
     this.modelRefusal = make("div", { class: "svc-field svc-model-refusal" });
     this.chips = make("div", { class: "svc-chips", role: "group", "aria-label": "Changed settings" });
     this.meter = new TokenMeter();
-    this.buttons = HEADER_BUTTONS.map((t) => iconButton(t, () => this.connection.send({ t })));
+    this.buttons = HEADER_BUTTONS.map((t) => iconButton(t, () => this.send(t)));
     this.top = make("div", { class: "svc-top" }, this.conversations.button, this.label);
     this.top.append(this.model, this.meter.bar, this.meter.words, ...this.buttons);
   }
 
   makeLog() {
     const is = { role: "log", "aria-live": "off", "aria-label": "Transcript", tabindex: 0 };
-    this.log = make("div", { class: "svc-log", ...is });
+    const does = {
+      scroll: () => this.scrolled(this.isUserScrolling()),
+      pointerdown: () => (this.isDragging = true),
+    };
+    this.log = make("div", { class: "svc-log", ...is, ...does });
     this.suggestions = new Suggestions(this);
     this.older = labelButton("", () => this.askOlder());
     this.olderRow = make("div", { class: "svc-older" }, this.older);
     this.content = make("div", {}, this.olderRow, this.suggestions.element);
     this.log.append(this.content);
-    this.log.addEventListener("scroll", () => this.scrolled(this.isUserScrolling()));
     this.heedUser();
     this.jump = iconButton("down", () => this.toEnd());
     this.jump.hidden = true;
     this.jump.tabIndex = -1; // Shift+Tab goes from the message to the transcript, where End does the same
     this.middle = make("div", { class: "svc-middle" }, this.log, this.jump);
     this.keys = new TranscriptKeys(this);
+  }
+
+  /** Ask the kernel for an action. */
+  send(t, more = {}) {
+    this.connection.send({ t, ...more });
   }
 
   /* -- input -- */
@@ -117,7 +122,7 @@ class Panel {
   /** Undo or redo a change to the conversation, except from a field that has a text itself. */
   step({ target, detail: name }) {
     const isHere = target === this.composer.area || !target.matches("textarea, input, select");
-    if (isHere && this.can(name)) this.connection.send({ t: name });
+    if (isHere && this.can(name)) this.send(name);
   }
 
   /** Show words in the status line for a moment, until a reply begins or ends. */
@@ -141,7 +146,6 @@ class Panel {
       this.log.addEventListener(type, note, { passive: true });
     }
     this.root.addEventListener("keydown", ({ key }) => key === "Tab" && note());
-    this.log.addEventListener("pointerdown", () => (this.isDragging = true));
     for (const type of ["pointerup", "pointercancel"]) {
       window.addEventListener(type, () => (this.isDragging = false), { signal: this.gone.signal });
     }
@@ -168,7 +172,7 @@ class Panel {
     const { n_older: n = 0 } = this.connection.view;
     if (!n || this.requestedOlder === n) return;
     this.requestedOlder = n;
-    this.connection.send({ t: "older" });
+    this.send("older");
   }
 
   /** Show how many older turns there are; when they come, what was in sight stays in sight. */
@@ -310,12 +314,12 @@ class Panel {
       return make("div", { class: kind }, make("span", {}, ...withCode(text)), row);
     };
     const buttons = [];
-    if (view.is_restored && this.can("clear")) buttons.push(textButton("empty", () => connection.send({ t: "clear" })));
+    if (view.is_restored && this.can("clear")) buttons.push(textButton("empty", () => this.send("clear")));
     const cells = Object.entries(view.cells ?? {});
-    const setAll = () => cells.forEach(([name, value]) => connection.send({ t: "set", name, value }));
+    const setAll = () => cells.forEach(([name, value]) => this.send("set", { name, value }));
     if (cells.length) buttons.push(textButton("cells", setAll));
-    const lines = [notice && dismissable(kind, notice, () => connection.send({ t: "dismiss" }), ...buttons)];
-    const takeNewer = (on) => connection.send({ t: "newer", on });
+    const lines = [notice && dismissable(kind, notice, () => this.send("dismiss"), ...buttons)];
+    const takeNewer = (on) => this.send("newer", { on });
     if (view.newer) {
       const add = textButton("newer", () => takeNewer(true));
       allow(add, this.isIdle);

@@ -17,7 +17,7 @@ class FrameForm {
     this.panel = turn.panel;
     this.row = table.parentElement.querySelector(".svc-table-row");
     this.button = this.row.firstChild;
-    this.id = `${this.panel.id}-${Math.random().toString(36).slice(2)}`;
+    this.id = newId();
     this.isTaken = false;
     const input = () => this.say("", false);
     const is = { type: "text", value: NAME_FIRST, spellcheck: "false", autocomplete: "off", input };
@@ -56,8 +56,7 @@ class FrameForm {
     setText(this.make, BUTTONS[isTaken ? "replace" : "make"].label);
     setText(this.refusal, problem);
     this.refusal.hidden = !problem;
-    if (problem) this.name.setAttribute("aria-invalid", "true");
-    else this.name.removeAttribute("aria-invalid");
+    this.name.setAttribute("aria-invalid", Boolean(problem));
   }
 
   /** @param {FramedMessage} message */

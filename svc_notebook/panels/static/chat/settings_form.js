@@ -40,11 +40,10 @@ class SettingsForm {
 
   /** Show an error at a field; "" removes it. */
   refuse(name, text) {
-    const close = iconButton("close", () => this.panel.connection.send({ t: "dismiss" }));
+    const close = iconButton("close", () => this.panel.send("dismiss"));
     this.refusals[name].hidden = !text;
     this.refusals[name].replaceChildren(make("span", {}, text), close);
-    if (text) this.controls[name].setAttribute("aria-invalid", "true");
-    else this.controls[name].removeAttribute("aria-invalid");
+    this.controls[name].setAttribute("aria-invalid", Boolean(text));
   }
 
   /** Show why settings of the last turn are not used. */
@@ -63,7 +62,7 @@ class SettingsForm {
   /** Show what each field means, or hide it. */
   explain(button) {
     const isOn = this.element.classList.toggle("svc-explained");
-    button.setAttribute("aria-pressed", String(isOn));
+    button.setAttribute("aria-pressed", isOn);
   }
 
   /** Show settings that differ from their defaults in the header. */
@@ -95,7 +94,7 @@ class SettingsForm {
   }
 
   setEnter() {
-    this.panel.connection.send({ t: "enter", on: this.enter.checked });
+    this.panel.send("enter", { on: this.enter.checked });
   }
 
   /** Remove a refusal that was dismissed or replaced by another notice. */
@@ -165,9 +164,9 @@ class SettingsForm {
     const { minimum: min, maximum: max, step } = field;
     if (field.kind !== "number" || min == null || max == null) return null;
     const hidden = { "aria-hidden": "true", tabindex: -1 };
-    const slider = make("input", { type: "range", min, max, step, ...hidden });
-    slider.addEventListener("input", () => (control.value = slider.value));
-    slider.addEventListener("change", () => this.change(field, control));
+    const input = () => (control.value = slider.value);
+    const change = () => this.change(field, control);
+    const slider = make("input", { type: "range", min, max, step, ...hidden, input, change });
     control.addEventListener("input", () => (slider.value = control.value || field.default));
     this.sliders[field.name] = slider;
     return slider;
@@ -176,27 +175,27 @@ class SettingsForm {
   change(field, control) {
     if (control.value === OTHER) return this.askOther(field, control);
     this.unhandled.push(field.name);
-    this.panel.connection.send({ t: "set", name: field.name, value: valueOf(field, control) });
+    this.panel.send("set", { name: field.name, value: valueOf(field, control) });
   }
 
   /** Replace the list by a text field, for a name that is not in it, until one is typed. */
   askOther(field, select) {
-    const described = { "aria-describedby": select.getAttribute("aria-describedby") };
-    described["aria-label"] = select.getAttribute("aria-label");
-    const typed = make("input", { type: "text", id: select.id, autocomplete: "off", ...described });
-    typed.addEventListener("keydown", (event) => {
+    const is = { type: "text", id: select.id, autocomplete: "off" };
+    for (const name of ["aria-describedby", "aria-label"]) is[name] = select.getAttribute(name);
+    const keydown = (event) => {
       if (isInput(event) || !["Enter", "Escape"].includes(event.key)) return;
       event.stopPropagation();
       if (event.key === "Escape") typed.value = "";
       typed.blur();
       select.focus();
-    });
-    typed.addEventListener("change", () => typed.value.trim() && this.change(field, typed));
-    typed.addEventListener("blur", () => {
+    };
+    const change = () => typed.value.trim() && this.change(field, typed);
+    const blur = () => {
       this.controls[field.name] = select;
       typed.replaceWith(select);
       setValue(select, this.panel.connection.view.settings?.[field.name]);
-    });
+    };
+    const typed = make("input", { ...is, keydown, change, blur });
     this.controls[field.name] = typed;
     select.replaceWith(typed);
     typed.focus();

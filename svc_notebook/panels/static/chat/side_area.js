@@ -115,7 +115,7 @@ class SideArea {
   /** Bring the panel in the side area to the front, and go to it. */
   go() {
     if (this.docked?.isVisible) this.docked.panel.composer.focus();
-    else this.panel.connection.send({ t: "dock" });
+    else this.panel.send("dock");
   }
 
   /** Close this view if its kernel has ended and another panel opens in the side area. */

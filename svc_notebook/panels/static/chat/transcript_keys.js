@@ -3,8 +3,8 @@
  */
 
 const ARROW_WORDS = "↑ ↓ turns, ← → buttons, End, Esc";
-const TURN_KEYS = { ArrowUp: -1, ArrowDown: 1 };
-const CONTROL_KEYS = { ArrowLeft: -1, ArrowRight: 1 };
+const UP_DOWN = { ArrowUp: -1, ArrowDown: 1 };
+const LEFT_RIGHT = { ArrowLeft: -1, ArrowRight: 1 };
 const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(> mjx-container)";
 const CONTROLS = `a[href], button, summary, ${SCROLLERS}`;
 const FORMS = ".svc-editing, .svc-frame, .svc-empty"; // Tab goes through these
@@ -42,8 +42,8 @@ class TranscriptKeys {
     const { key, target } = event;
     if (isInput(event) || event.defaultPrevented || !hasNoModifier(event)) return;
     if (target.closest(FORMS)) return;
-    const side = CONTROL_KEYS[key];
-    const next = this.nextTurn(TURN_KEYS[key]) ?? this.nextControl(side, target);
+    const side = LEFT_RIGHT[key];
+    const next = this.nextTurn(UP_DOWN[key]) ?? this.nextControl(side, target);
     if (side && canScroll(target, side)) {
       event.preventDefault();
       target.scrollBy({ left: side * PART_OF_WIDTH * target.clientWidth });

@@ -14,24 +14,22 @@ class Turn {
     this.attached = make("div", { class: "svc-given" });
     this.who = make("div", { class: "svc-who" });
     this.toolRuns = make("div", { class: "svc-tool-runs" });
-    this.answer = make("div", { class: "svc-answer" });
-    this.answer.addEventListener("svc-frame", ({ detail }) => this.askName(detail.box));
-    this.dots = make("div", { class: "svc-dots", "aria-hidden": "true" });
-    this.dots.append(make("i"), make("i"), make("i"));
+    const does = { "svc-frame": ({ detail }) => this.askName(detail.box) };
+    this.answer = make("div", { class: "svc-answer", ...does });
+    this.dots = waitingDots();
     this.ended = make("span", { class: "svc-words" });
     this.goOn = textButton("continue", () => this.send("continue"));
     this.goOn.setAttribute("aria-label", BUTTONS.continue.title);
     this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
-    this.element = make("article", { class: "svc-turn", tabindex: -1 });
-    this.element.append(this.you, this.asked, this.attached);
-    this.element.append(this.who, this.toolRuns, this.answer);
-    this.element.append(this.dots, this.rest, this.foot);
+    const parts = [this.you, this.asked, this.attached, this.who, this.toolRuns, this.answer];
+    parts.push(this.dots, this.rest, this.foot);
+    this.element = make("article", { class: "svc-turn", tabindex: -1 }, ...parts);
     this.makeFoot();
   }
 
   send(t, more = {}) {
-    this.panel.connection.send({ t, turn: this.id, ...more });
+    this.panel.send(t, { turn: this.id, ...more });
   }
 
   makeFoot() {
@@ -69,7 +67,7 @@ class Turn {
     const isLive = Boolean(live) && !live.isEnded;
     Object.assign(this, { turn, kernelTurn, wasLive: Boolean(live), wasIdle: isIdle });
     if (isSame && !this.form && this.choices.length < 2) return this.drawFoot(turn, isIdle);
-    this.element.setAttribute("aria-busy", String(isLive));
+    this.element.setAttribute("aria-busy", isLive);
     this.element.setAttribute("aria-label", `Turn ${turn.number ?? ""}`.trim());
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
     setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
@@ -120,7 +118,7 @@ class Turn {
       const isPicked = this.turn.picked === at;
       choice.pick.hidden = Boolean(live) || !(isPicked || this.turn.can?.includes("pick"));
       setText(choice.pick, isPicked ? "Picked" : BUTTONS.pick.label);
-      choice.pick.setAttribute("aria-pressed", String(isPicked));
+      choice.pick.setAttribute("aria-pressed", isPicked);
       choice.copy.hidden = Boolean(live);
       drawColumn(this.turn, choice, this.columns[at], live);
     });
@@ -216,7 +214,7 @@ class Turn {
     this.chips = chips ?? (this.turn.attached ?? []).map((item) => ({ ...item, isKept: true }));
     this.attach = new AttachMenu(this.panel, this.area, this, () => this.attach?.draw());
     for (const { name } of this.chips) {
-      if (!CELL_OR_ERROR.test(name)) this.panel.connection.send({ t: "size", name });
+      if (!CELL_OR_ERROR.test(name)) this.panel.send("size", { name });
     }
     this.ask = textButton("resend", () => this.resend(), "svc-main");
     allow(this.ask, Boolean(this.turn.can?.includes("edit")));
@@ -304,7 +302,7 @@ function become(element, next) {
 class Menu {
   constructor(panel) {
     this.panel = panel;
-    const toggle = ({ newState }) => this.button?.setAttribute("aria-expanded", String(newState === "open"));
+    const toggle = ({ newState }) => this.button?.setAttribute("aria-expanded", newState === "open");
     const does = { keydown: (event) => this.key(event), toggle };
     this.element = make("div", { class: "svc-menu", role: "menu", popover: "auto", ...does });
   }
@@ -346,7 +344,7 @@ class Menu {
 
   key(event) {
     const items = [...this.element.children];
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const by = UP_DOWN[event.key];
     if (event.key === "Tab") this.close();
     if (event.key === "Escape") event.stopPropagation();
     if (!by) return;
