@@ -347,6 +347,30 @@ def test_arrows_go_through_turns_and_their_buttons(page: Page) -> None:
     expect(panel.button("Ask again", panel.turns.last).first).to_be_focused()
 
 
+def test_left_and_right_go_from_the_transcript_to_the_newest_turn(page: Page) -> None:
+    """To its first control or its last one; of the turns in sight, not of all."""
+    panel = PanelPage(page, view([turn(n) for n in range(1, 30)]))
+    for scroll, key, name in (
+        (False, "ArrowRight", "Edit the prompt and ask again"),
+        (False, "ArrowLeft", "More"),
+        (True, "ArrowRight", "Edit the prompt and ask again"),
+    ):
+        if scroll:
+            panel.scroll_up()
+        panel.composer.focus()
+        page.keyboard.press("Shift+Tab")
+        expect(panel.log).to_be_focused()
+        page.keyboard.press(key)
+        assert page.evaluate(NAME) == name
+        is_last = panel.turns.last.locator(":focus").count() == 1
+        assert is_last != scroll
+
+    panel.show(turns=[])
+    panel.log.focus()
+    page.keyboard.press("ArrowRight")
+    expect(panel.log).to_be_focused()
+
+
 def test_shift_tab_goes_to_the_replies_wherever_they_are_scrolled(page: Page) -> None:
     """The jump button is no stop between; End in the transcript does the same."""
     panel = PanelPage(page, view([turn(n) for n in range(1, 30)]))

@@ -70,11 +70,13 @@ class TranscriptKeys {
     return isMore ? null : turns[at + by];
   }
 
+  /** Return the control to go to; from the transcript, one of the newest turn in sight. */
   nextControl(by, target) {
-    const turn = target.closest(".svc-turn");
+    const isLog = target === this.log;
+    const turn = isLog ? this.nextTurn(-1) : target.closest(".svc-turn");
     if (!by || !turn) return null;
     const controls = [...turn.querySelectorAll(CONTROLS)].filter(isReachable);
-    const at = controls.indexOf(target) + by;
+    const at = (isLog && by < 0 ? controls.length : controls.indexOf(target)) + by;
     return at < 0 ? turn : controls[at];
   }
 }
