@@ -238,6 +238,21 @@ def test_a_panel_in_the_side_area_can_be_read(page: Page) -> None:
     assert _height(panel.button("Start empty")) < 40
 
 
+def test_the_keys_in_the_message_box_are_one_line(page: Page) -> None:
+    """In a narrow panel they are shortened beside the number of models."""
+    page.set_viewport_size({"width": 320, "height": 900})
+    panel = PanelPage(page, view([turn(1)], compare=settings()))
+    panel.composer.focus()
+    page.keyboard.press("Shift+Tab")
+    expect(panel.root.get_by_placeholder("turns")).to_be_visible()
+    expect(panel.root.get_by_text("2 models", exact=True)).to_be_visible()
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        page.screenshot(path=f"{folder}/keys-narrow.png")
+    height = "({ clientHeight, scrollHeight }) => scrollHeight - clientHeight"
+
+    assert panel.composer.evaluate(height) == 0
+
+
 WIDE = " + ".join(rf"\frac{{x_{{{n}}}}}{{{n}!}}" for n in range(2, 60))
 WIDE_FORMULAS = f"""Here:
 
