@@ -13,7 +13,7 @@ from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.panels.live_reply import ReplyRenderer
 from svc_notebook.panels.widget import script
 from tests.browser.conftest import Bench, Server
-from tests.browser.panel_page import MODEL, PanelPage, live, turn, view
+from tests.browser.panel_page import MODEL, UNTIDY, PanelPage, live, turn, view
 from tests.browser.test_panel_compare import settings
 from tests.browser.test_panel_conversations import LISTED
 
@@ -251,6 +251,29 @@ def test_the_keys_in_the_message_box_are_one_line(page: Page) -> None:
     height = "({ clientHeight, scrollHeight }) => scrollHeight - clientHeight"
 
     assert panel.composer.evaluate(height) == 0
+
+
+@pytest.mark.parametrize("width", [238, 380, 700])
+def test_the_name_of_an_argument_breaks_only_if_it_is_very_long(
+    page: Page, width: int
+) -> None:
+    """Long values wrap beside it; everything stays within the card."""
+    page.set_viewport_size({"width": width, "height": 900})
+    ask = {"id": "q", "name": "pay", "about": ""}
+    panel = PanelPage(page, view(state="asking", can=["stop", "decide"]))
+    names = panel.root.get_by_role("rowheader")
+    for name, is_long in (("amount", False), ("x" * 90, True)):
+        values = {name: 12, "note": "many words " * 9, "id": "y" * 90}
+        panel.show(ask={**ask, "id": name, "arguments": json.dumps(values)})
+        if folder := os.environ.get("LOOKS_FOLDER"):
+            page.screenshot(path=f"{folder}/arguments-{width}-{name[0]}.png")
+        box = names.first.evaluate(
+            "({ firstChild }) => {"
+            " const range = document.createRange(); range.selectNode(firstChild);"
+            " return range.getClientRects().length }"
+        )
+        assert (box > 1) == is_long
+        assert page.evaluate(UNTIDY) == []
 
 
 WIDE = " + ".join(rf"\frac{{x_{{{n}}}}}{{{n}!}}" for n in range(2, 60))
