@@ -50,6 +50,11 @@ def go_on_html(activity: str) -> str:
     return f"{_GO_ON_STYLE}<div class=svc-go-on>{quiet_html(line)}</div>"
 
 
+# Prompts have the font of replies, as in the panel; they have an edge, code has none.
+_PROMPT_FONT = (
+    "<style>.svc-static pre[style*=border-left],"
+    ".svc-static pre[style*=border-left] code{font:inherit}</style>"
+)
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
 
 
@@ -88,7 +93,7 @@ class _OutputPlaces:
         while len(self._outputs) < n_parts:
             self._outputs.append(self._outputs[-1] + 1 if self._outputs else 0)
         return {
-            output: _to_part(history, self._first + at * PART_TURNS)
+            output: _to_part(history, self._first + at * PART_TURNS, is_first=not at)
             for at, output in enumerate(self._outputs)
         }
 
@@ -106,11 +111,11 @@ class _OutputPlaces:
                 return
 
 
-def _to_part(history: History, start: int) -> _Part:
+def _to_part(history: History, start: int, *, is_first: bool) -> _Part:
     name = history.name
     title = f"{name}, from turn {start + 1}" if start else name
     entries = to_entries(history, start, start + PART_TURNS)
-    return _Part(title, tuple(entries), is_first=not start)
+    return _Part(title, tuple(entries), is_first=is_first)
 
 
 class StaticTranscript:
@@ -203,7 +208,11 @@ class StaticTranscript:
             self._cell.copy().run(self._output.publish, bundle, name)
 
     def _bundle(self, name: str, part: _Part) -> dict[str, str]:
-        bundle = transcript(part.title, part.entries)
+        has_title = (
+            part.is_first or self._is_folded
+        )  # else it goes on with the last one
+        bundle = transcript(part.title if has_title else "", part.entries)
+        plain = bundle["text/plain"].lstrip("\n")
         html = bundle["text/html"]
         if self._is_folded:
             title = f"<summary>Transcript: {escape(name)}</summary>"
@@ -213,4 +222,5 @@ class StaticTranscript:
             is_above = self._is_alone and part.is_first
             note = go_on_html("chatting") if is_above else ""
             html = f'<div class="svc-static">{note}{html}</div>'
-        return {**bundle, "text/html": html + NO_WIDGET * self._is_alone}
+        styles = _PROMPT_FONT + NO_WIDGET * self._is_alone
+        return {"text/html": html + styles, "text/plain": plain}

@@ -58,6 +58,15 @@ def static(notebook: Notebook) -> Locator:
     return notebook.shown(1).locator(".svc-static")
 
 
+def has_one_font(transcript: Locator) -> bool:
+    """Return whether a prompt has the font of a reply."""
+    font = (
+        "(text) => getComputedStyle(text).fontFamily + getComputedStyle(text).fontSize"
+    )
+    prompt, reply = transcript.locator("pre code"), transcript.locator("p")
+    return bool(prompt.first.evaluate(font) == reply.first.evaluate(font))
+
+
 @pytest.mark.parametrize("place", ["lab", "notebook"])
 @pytest.mark.parametrize("cell", [OPEN, BOX], ids=["alone", "in a tab"])
 def test_the_transcript_is_there_without_a_kernel(
@@ -77,6 +86,7 @@ def test_the_transcript_is_there_without_a_kernel(
     expect(static(again)).to_be_visible()
     expect(static(again)).to_contain_text("Hello")
     expect(static(again).locator("strong").last).to_have_text("answer")
+    assert has_one_font(static(again))
     if cell == OPEN:  # another widget is the user's
         first = static(again).inner_text().splitlines()[0]
         assert first == "Run this cell to go on chatting."
@@ -97,6 +107,7 @@ def test_an_exported_page_tells_nobody_to_run_cells(bench: Bench) -> None:
         page.set_content(html, wait_until="domcontentloaded")
         transcript = page.locator(".svc-static")
         expect(transcript).to_contain_text("Hello")
+        assert has_one_font(transcript)
         expect(page.locator(".svc-go-on")).to_have_count(1)
         expect(page.locator(".svc-go-on")).to_be_hidden()
         assert "Panel on" not in html

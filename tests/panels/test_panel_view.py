@@ -102,6 +102,38 @@ def test_the_static_transcript_marks_turns_as_the_conversation_does(
     assert len(written) == 2
 
 
+def test_the_static_transcript_has_one_heading() -> None:
+    """Later outputs go on with it, unless each is folded by itself."""
+    shown: dict[str, Bundle] = {}
+
+    def publish(bundle: Bundle, name: str | None) -> None:
+        shown[str(name)] = bundle
+
+    turns = tuple(answered(f"turn-{n}", f"Question {n}.", "Yes.") for n in range(1, 13))
+    history = History(name="unit", turns=turns)
+    static = StaticTranscript(Output(publish=publish, update=publish))
+    static.show(history, {})
+    first, *later = [each for each in shown.values() if each]
+    assert "<strong>unit</strong>" in first["text/html"]
+    assert first["text/plain"].startswith("unit\n")
+    assert len(later) == 2
+    for number, part in zip(("6", "11"), later, strict=True):
+        assert part["text/plain"].startswith(f"{number} · You\n")
+        assert "unit" not in part["text/html"]
+
+    static.fold(history, is_folded=True)
+    folded = [each["text/html"] for each in shown.values() if each]
+    assert ["unit, from turn 6" in html for html in folded] == [False, True, False]
+
+    static = StaticTranscript(Output(publish=publish, update=publish))
+    shown.clear()
+    static.show(History(name="unit", turns=turns * 20), {})
+    first, *later = [each for each in shown.values() if each]
+    assert "unit, from turn 51" in first["text/html"]
+    assert "to go on chatting" in first["text/html"]
+    assert not any("unit" in each["text/html"] for each in later)
+
+
 def marked(shown: dict[str, str], mark: str) -> list[int]:
     """Return the numbers of the turns whose answer has a mark."""
     turns = re.split(r"^(\d+) · You$", "\n".join(shown.values()), flags=re.MULTILINE)
