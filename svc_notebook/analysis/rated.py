@@ -129,10 +129,16 @@ def of_chosen_labels(df: pd.DataFrame, ledger: Ledger | None, labels: str) -> st
 
 
 def _is_chosen(df: pd.DataFrame, ledger: Ledger | None, column: str) -> pd.Series:
-    """Return which replies have a label and were not drawn at random for it."""
+    """Return which replies have a label and were not drawn at random for it.
+
+    Where every reply has a label nothing was chosen, whatever came first.
+    """
     name = column.removeprefix(PREFIX + RATED)
+    none = pd.Series(data=False, index=df.index)
     if ledger is None or column not in df.columns or name == column:
-        return pd.Series(data=False, index=df.index)
+        return none
+    if df.loc[df["status"] == "ok", column].notna().all():
+        return none
     ratings = read_ratings(ledger, set(df["exchange_id"].dropna()), name=name)
     random = {rating.replies for rating in ratings if rating.chosen == "random"}
     other = {rating.replies for rating in ratings} - random

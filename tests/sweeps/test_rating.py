@@ -89,6 +89,23 @@ def test_what_raters_say_is_a_score_of_the_replies(run: Run) -> None:
     ]
 
 
+def test_ratings_of_all_replies_are_no_choice(run: Run) -> None:
+    """Rows that differ come first; only while some are not rated does that matter."""
+    run.score(judge_good=lambda row: "spam" in row["text"])
+    rating = run.rate(rater="ann")
+    for _ in range(11):
+        rating.rate(1)
+    assert "they differ" in str(run.contrast("model", on="rated_good").notes)
+
+    rating.rate(0)
+
+    assert rating.card() is None
+    assert "they differ" not in str(run.contrast("model", on="rated_good").notes)
+    assert "they differ" not in str(run.agreement("judge_good", "rated_good").notes)
+    corrected = run.contrast("model", on="judge_good", labels="rated_good")
+    assert "left out" not in str(corrected.notes)
+
+
 def test_few_ratings_leave_costs_and_other_counts_as_they_are(run: Run) -> None:
     """A reply that was rated yes costs what one reply costs, if all of them were."""
     run.score(spam=lambda row: "spam" in row["text"])
@@ -353,8 +370,8 @@ def test_plans_and_agreement_know_which_labels_were_drawn_at_random(run: Run) ->
     """A plan leaves the others out and says so; agreement has them, and a note."""
     run.score(judge_good=lambda row: "spam" in row.text)
     for rating in (
-        run.rate(rater="ann"),
-        run.rate(rater="bob", first="random", n=10),  # of six or seven of eight mails
+        run.rate(rater="ann", n=8),  # all rows that differ
+        run.rate(rater="bob", first="random", n=5),  # of some mails
     ):
         while (card := rating.card()) is not None:
             rating.rate(int("spam" in card.replies[0].text))
