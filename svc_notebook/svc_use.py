@@ -140,7 +140,7 @@ def use(  # noqa: PLR0913 - one argument for each thing to choose
     files = _check_files(ledger=ledger, prices=prices)
     limits = _check_limits(max_tokens_total=max_tokens_total, max_cost=max_cost)
     traced = _check_traces(traces)
-    if "max_cost" in limits and "prices" not in files:
+    if limits.get("max_cost", inf) < inf and "prices" not in files:
         cost_of(session.context().prices)
     is_nothing = not {**files, **limits, **settings} and traced is None
     if endpoint is base_url is model is None and is_nothing:
@@ -466,7 +466,9 @@ def limit_spending(
     if max_tokens_total is not None:
         limit.limit("tokens", max_tokens_total)
     if max_cost is not None:
-        limit.limit("cost", max_cost, cost_of=cost_of(session.context().prices))
+        # to remove the limit takes no prices
+        costs = cost_of(session.context().prices) if max_cost < inf else None
+        limit.limit("cost", max_cost, cost_of=costs)
     session.spending = limit
 
 

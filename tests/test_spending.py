@@ -290,6 +290,15 @@ def test_cost_needs_a_price_table() -> None:
     assert current().spending is None
 
 
+def test_a_limit_on_cost_is_removed_without_prices() -> None:
+    """Also when there was none, so that a cell can be copied to any notebook."""
+    svc.use(max_cost=float("inf"))
+
+    assert svc.complete("Say hello.").text
+    with pytest.raises(svc.errors.ParameterError, match="max_cost needs a price table"):
+        svc.use(max_cost=1)
+
+
 @pytest.mark.parametrize("value", [0, -1, True, "many", float("nan")])
 def test_what_is_no_limit(value: object) -> None:
     """A limit is a number above 0."""
