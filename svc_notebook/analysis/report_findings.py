@@ -77,7 +77,7 @@ _FIGURES = (
 )
 _FEWEST = 0.25  # of the rows of the value with the most; with fewer it is left out
 _PAIR = 2
-_SHARES = ("repeats_equal",)
+_WRITERS = {"repeats_equal": rounding.percent, "latency_p50_s": rounding.seconds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,7 +440,7 @@ _ENDS = ("", "_low", "_high")
 
 
 def _figures(values: pd.Series, name: str) -> list[str]:
-    write = rounding.percent if name in _SHARES else rounding.number
+    write = _WRITERS.get(name, rounding.number)
     return ["" if pd.isna(value) else write(float(value)) for value in values]
 
 

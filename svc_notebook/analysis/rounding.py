@@ -15,6 +15,8 @@ from .statistics import LEVEL, NEGLIGIBLE
 _DIGITS = 3  # of a number without an interval
 _MOST_DECIMALS = 12
 _MOST_OF_PERCENT = 3
+_MOST_OF_SECONDS = 3
+_MILLISECOND = 0.001
 _MOST_OF_POINTS = 4
 _MORE_DECIMALS = 3  # at most so many more, if rounding would hide a difference
 # half of the last digit, a little more, so that rounding errors do not decide
@@ -24,8 +26,13 @@ _EXACT = 1e15  # larger floats have no decimals
 
 def number(value: float) -> str:
     """Return a number with three digits, or all before the point: 0.0123, 1,850."""
-    text = _text(value, _decimals(abs(value), _DIGITS - 1))
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return _trimmed(value, _decimals(abs(value), _DIGITS - 1))
+
+
+def seconds(value: float) -> str:
+    """Return seconds with at most three digits and to the millisecond: 1.24, 0.006."""
+    decimals = min(_decimals(value, _DIGITS - 1), _MOST_OF_SECONDS)
+    return "under 0.001" if 0 < value < _MILLISECOND else _trimmed(value, decimals)
 
 
 def percent(share: float) -> str:
@@ -230,6 +237,12 @@ def _with_interval(
 
 def _points(text: str) -> str:
     return " point" if text in {"1", "-1"} else " points"
+
+
+def _trimmed(value: float, n_decimals: int) -> str:
+    """Return a number with so many decimals, without zeros at the end."""
+    text = _text(value, n_decimals)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _text(value: float, n_decimals: int) -> str:

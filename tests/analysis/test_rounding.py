@@ -15,6 +15,7 @@ from svc_notebook.analysis.rounding import (
     number_with_interval,
     percent,
     percent_with_interval,
+    seconds,
 )
 
 
@@ -32,6 +33,22 @@ from svc_notebook.analysis.rounding import (
 def test_numbers_have_no_powers_of_ten(value: float, said: str) -> None:
     """Tokens are read as 1,853 and not as 1.85e+03."""
     assert number(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.00638, "0.006"),
+        (0.0004, "under 0.001"),
+        (0.0, "0"),
+        (0.51234, "0.512"),
+        (1.2, "1.2"),
+        (12.345, "12.3"),
+    ],
+)
+def test_seconds_end_with_milliseconds(value: float, said: str) -> None:
+    """Nobody needs a hundredth of a millisecond of a reply."""
+    assert seconds(value) == said
 
 
 def test_an_interval_sets_the_digits() -> None:

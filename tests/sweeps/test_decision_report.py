@@ -172,6 +172,8 @@ def test_a_report_is_written_for_others(session: Session, tmp_path: Path) -> Non
             assert code not in text.split("To repeat the study")[0], code
     heads = next(line for line in text.splitlines() if line.startswith("| prompt |"))
     assert heads == "| prompt | model | right | rows | replies | median seconds |"
+    assert re.findall(r"\| (?:\d\.\d{1,3}|under 0\.001) \|\n", text)
+    assert not re.findall(r"\| 0\.\d{4,} \|\n", text)
     assert "Question: do prompt and model change how often the reply is right?" in text
     assert "All 48 requests that were planned have a reply." in text
     assert "more rows are not shown\n" in text
