@@ -414,7 +414,7 @@ def _what_would_tell(
         )
         if margin is None:
             condition = "if it is that large"
-            n = max(n, _least_units(pair, difference))
+            n = max(n, least_units(pair, difference.tail))
         else:
             condition = "if the difference is as seen"
         labelled = ""
@@ -429,18 +429,18 @@ def _what_would_tell(
     return f"this run would have found a difference of {least}"
 
 
-def _least_units(pair: Pair, difference: Difference) -> int:
+def least_units(pair: Pair, tail: float) -> int:
     """Return how many units are needed so that enough of them differ; 0 for any."""
-    n_differ, _ = _n_differing(pair, difference)
+    n_differ, _ = _n_differing(pair, tail)
     if not n_differ:
         return 0
-    n_all_alike = int(-np.log2(difference.tail)) + 1  # the exact test needs so many
+    n_all_alike = int(-np.log2(tail)) + 1  # the exact test needs so many
     return int(np.ceil(pair.estimate.n_units * n_all_alike / n_differ))
 
 
 def _few_differ(study: Study, pair: Pair, difference: Difference, facts: _Facts) -> str:
     """Say how many units differ if they are too few for the exact test."""
-    n_differ, n_higher = _n_differing(pair, difference)
+    n_differ, n_higher = _n_differing(pair, difference.tail)
     if not 0 < n_differ <= _FEW:
         return ""
     higher = facts.second if facts.value < 0 else facts.first
@@ -454,15 +454,13 @@ def _few_differ(study: Study, pair: Pair, difference: Difference, facts: _Facts)
     )
 
 
-def _n_differing(pair: Pair, difference: Difference) -> tuple[int, int]:
+def _n_differing(pair: Pair, tail: float) -> tuple[int, int]:
     """Return how many units differ, and how many of them as the mean does.
 
     Both are 0 if the exact test does not decide.
     """
     estimate = pair.estimate
-    if not isinstance(estimate, StudentEstimate) or (
-        estimate.exact_tail < difference.tail
-    ):
+    if not isinstance(estimate, StudentEstimate) or estimate.exact_tail < tail:
         return 0, 0
     moves = pair.figures[0].moves * np.sign(estimate.value)
     return int(np.count_nonzero(moves)), int((moves > 0).sum())

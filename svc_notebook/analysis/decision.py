@@ -20,7 +20,7 @@ from svc_notebook.display.number_words import cost_in_words
 from . import contrast_display, rounding
 from .contrast_sentences import SAME_COST, left_out
 from .contrast_study import Study, subtraction
-from .differences import POWER
+from .differences import POWER, spread_of
 from .rounding import number, percent, round_up
 from .stopping_rule import Known, Look, Question, tail_of
 
@@ -91,6 +91,7 @@ class Spent:
         per_row: The number of requests of one row for one value.
         currency: The currency of the costs.
         is_planned: Whether the question was fixed before the first request.
+        looked: If all requests were sent before, how the replies were looked at.
         notes: Further remarks.
     """
 
@@ -99,6 +100,7 @@ class Spent:
     per_row: int = 1
     currency: str = ""
     is_planned: bool = True
+    looked: str = ""
     notes: Sequence[str] = ()
 
 
@@ -120,7 +122,6 @@ def decided(looks: Sequence[Look], question: Question, spent: Spent) -> Decision
         n_possible=spent.n_possible,
         cost=last.cost,
         notes=[
-            *_why_counts_differ(looks, question, spent),
             *_dropped(looks),
             *_tied(last),
             *_left_out(looks),
@@ -156,45 +157,30 @@ def progress_line(looks: Sequence[Look], question: Question, per_row: int) -> st
     last = looks[-1]
     known = _with_interval(last.study, _latest(looks, leader, other), question)
     line = f"{_subtraction(last, leader, other)}: {known}"
-    fixed = _without_looks(looks, question, per_row)
+    fixed = _without_looks(last, question, per_row)
     return f"{line} · without looks, to find {fixed[0]}: {fixed[1]}" if fixed else line
 
 
 def _without_looks(
-    looks: Sequence[Look], question: Question, per_row: int
+    last: Look, question: Question, per_row: int
 ) -> tuple[str, str] | None:
     """Return what a fixed-size study would find, and with how many rows, in words."""
-    n_rows = n_fixed(looks, question)
+    n_rows = n_fixed(last, question)
     if n_rows is None or question.margin is None:
         return None
-    study = looks[-1].study
-    margin = rounding.difference(question.margin, is_rate=study.is_rate)
-    n_requests = n_rows * len(looks[-1].names) * per_row
+    margin = rounding.difference(question.margin, is_rate=last.study.is_rate)
+    n_requests = n_rows * len(last.names) * per_row
     return margin, _rows_and_requests(n_rows, n_requests)
 
 
-def _why_counts_differ(
-    looks: Sequence[Look], question: Question, spent: Spent
-) -> Iterable[str]:
-    """Say why the rows that would tell are not those of a plan without looks."""
-    fixed = _without_looks(looks, question, spent.per_row)
-    if fixed and looks[-1].value is None and _n_units(looks[-1], question) < inf:
-        yield (
-            "How many rows would be enough follows from the difference seen so far, "
-            "which may change. A plan without looks would take about "
-            f"{fixed[1]} to find {fixed[0]}, the margin."
-        )
-
-
-def n_fixed(looks: Sequence[Look], question: Question) -> int | None:
+def n_fixed(last: Look, question: Question) -> int | None:
     """Return how many rows a fixed-size study would need, with the same margin.
 
     It finds a difference of the margin 8 of 10 times. The number is based on the pair
     whose differences vary the most so far. None if no differences vary, or without a
     margin.
     """
-    last = looks[-1]
-    spreads = [sequence.spread for sequence in last.sequences.values()]
+    spreads = [spread_of(pair.estimate) for pair in last.pairs.values()]
     spread = max((spread for spread in spreads if spread > 0), default=0.0)
     if question.margin is None or not spread:
         return None
@@ -245,7 +231,7 @@ def _undecided_sentence(looks: Sequence[Look], question: Question, spent: Spent)
     leader, *others = _deciding(looks)
     nearest = others[0]
     known = last.difference(leader, nearest) or _UNKNOWN
-    unit = " points" if last.study.is_rate else ""
+    unit = " points" if last.study.is_rate and not isnan(known.low) else ""
     difference = f"{_subtraction(last, leader, nearest)} is "
     difference += f"{_ends(last.study, known, question)}{unit}"
     return (
@@ -266,19 +252,28 @@ def _leads(last: Look, leader: int, known: Known) -> str:
 
 
 def _would_tell(last: Look, question: Question, spent: Spent) -> str:
-    n_units = _n_units(last, question)
+    """Say how many rows the difference seen so far takes, and how many the margin."""
+    n_units = last.n_units_would_tell(question.margin, tail_of(last.study, question))
     if n_units == inf:
-        return "more rows like these would not be enough"
-    n_more = max(n_units - last.n_units, 1) * last.rows_per_unit
-    n_rows = ceil(last.n_units * last.rows_per_unit + n_more)
-    n_requests = ceil(last.n_requests + n_more * len(last.asked) * spent.per_row)
+        is_known = any(known.low > -inf for known in last.known.values())
+        more = "more rows like these would not be enough"
+        return more if is_known else "there are too few rows to say how many would tell"
     seen = "difference is" if len(last.asked) == _PAIR else "differences are"
-    rows = _rows_and_requests(n_rows, n_requests)
-    return f"if the {seen} as seen so far, about {rows} in all would tell"
-
-
-def _n_units(last: Look, question: Question) -> float:
-    return last.n_units_would_tell(question.margin, tail_of(last.study, question))
+    if last.study.design.looks == "one":  # more rows would be a second look
+        n_rows = ceil(n_units * last.rows_per_unit)
+        n_requests = n_rows * len(last.asked) * spent.per_row
+        what = f"a new run with about {_rows_and_requests(n_rows, n_requests)} would"
+        rest = "one with"
+    else:
+        n_more = max(n_units - last.n_units, 1) * last.rows_per_unit
+        n_rows = ceil(last.n_units * last.rows_per_unit + n_more)
+        n_requests = ceil(last.n_requests + n_more * len(last.asked) * spent.per_row)
+        what = f"about {_rows_and_requests(n_rows, n_requests)} in all would"
+        rest = "a run without looks takes"
+    says = f"if the {seen} as seen so far, {what} tell"
+    if (fixed := _without_looks(last, question, spent.per_row)) is None:
+        return says
+    return f"{says}; to find {fixed[0]}, the margin, {rest} about {fixed[1]}"
 
 
 def _rows_and_requests(n_rows: int, n_requests: int) -> str:
@@ -290,6 +285,8 @@ def _requests_sentence(last: Look, spent: Spent) -> str:
     if not isnan(last.cost):
         cost = f" for {cost_in_words(last.cost)} {spent.currency}".rstrip()
     sent = f"{last.n_requests:,} requests of {spent.n_possible:,}{cost}"
+    if spent.looked:
+        return f"{sent} had been sent before; {spent.looked}."
     return f"{sent} were sent." if last.value is None else f"{sent}; {_ENDED}."
 
 
@@ -389,7 +386,8 @@ def _intervals(
     drawn = _evenly(known_looks, n)
     is_all = len(drawn) == len(known_looks)
     which = "look by look" if is_all else f"{len(drawn)} of {len(known_looks)} looks"
-    title = f"{_subtraction(looks[-1], one, other)}, {which}"
+    title = _subtraction(looks[-1], one, other)
+    title += f", {which}" if len(looks) > 1 else ""
     return [_interval(look, one, other, question, title) for look in drawn]
 
 

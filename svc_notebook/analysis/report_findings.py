@@ -351,7 +351,9 @@ def split_section(findings: Findings) -> ReportSection | None:
     parts = _table_parts(findings, table, keys)
     if findings.split is not None:
         if findings.decision is not None:
-            parts.append(Sentences([_DESCRIBES], style="quiet"))
+            is_one = findings.contrast is None or findings.contrast.looks == "one"
+            says = [_DESCRIBES, *([] if is_one else [_TOO_SURE])]
+            parts.append(Sentences([" ".join(says)], style="quiet"))
         parts += _difference_parts(
             findings.split, is_decided=findings.decision is not None
         )
@@ -359,9 +361,11 @@ def split_section(findings: Findings) -> ReportSection | None:
 
 
 _DESCRIBES = (
-    "These figures describe parts of the rows; the answer is the one over all rows. "
-    "Their ranges are for one look, at the end, but the decision looked after each "
-    "block, so they are wrong more often than they say."
+    "These figures describe parts of the rows; the answer is the one over all rows."
+)
+_TOO_SURE = (
+    "Their ranges are for one look, at the end, but the replies were looked at more "
+    "than once, so they are wrong more often than they say."
 )
 
 

@@ -2,7 +2,8 @@
 
 A value that is clearly worse than another one is dropped. The study ends when one value
 is left, or when one is at most `margin` worse than all others that are left and none of
-these is cheaper. The intervals hold at all looks at once.
+these is cheaper. The intervals hold at all looks at once. A run that was complete
+before anybody looked has one look, with intervals for one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +18,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import check_positive, check_share, must_be
 
 from .contrast_pair import Pair, compare_pair
-from .contrast_sentences import SAME_COST
+from .contrast_sentences import SAME_COST, least_units
 from .contrast_study import (
     Design,
     Study,
@@ -26,9 +27,10 @@ from .contrast_study import (
     short_names,
     study_of,
 )
+from .differences import spread_of, units_needed
 from .missing import Missing
 from .reply_factors import LABEL, TEMPLATE, coded, is_request, named, setting_name
-from .sequential import ConfidenceSequence
+from .sequential import ConfidenceSequence, Looks
 from .summary import total_cost
 
 IsAbove = Callable[[int, int, float], bool]
@@ -159,7 +161,7 @@ def combined(df: pd.DataFrame, factor: str | Sequence[str]) -> tuple[pd.DataFram
 
 
 class Known(NamedTuple):
-    """The difference of two values, with an interval that holds at any look."""
+    """The difference of two values, with its interval."""
 
     value: float
     low: float
@@ -210,16 +212,6 @@ class Look:
         return None if known is None else known.mirrored()
 
     @property
-    def sequences(self) -> dict[tuple[int, int], ConfidenceSequence]:
-        """The confidence sequences of the differences."""
-        estimates = {places: pair.estimate for places, pair in self.pairs.items()}
-        return {
-            places: estimate
-            for places, estimate in estimates.items()
-            if isinstance(estimate, ConfidenceSequence)
-        }
-
-    @property
     def n_units(self) -> int:
         """The number of units in the comparison that has the most."""
         return max((known.n_units for known in self.known.values()), default=0)
@@ -232,7 +224,8 @@ class Look:
     def n_units_would_tell(self, margin: float | None, tail: float) -> float:
         """Return how many units would end the study; inf if no number would.
 
-        Further units are assumed to be like these.
+        Further units are assumed to be like these. If the intervals are for one look,
+        it is the number of a new study, which tells 8 of 10 times.
         """
         return min(self._n_for(value, margin, tail) for value in self.asked)
 
@@ -250,16 +243,24 @@ class Look:
         known = self.difference(value, other)
         if known is None or not known.value > null:
             return inf
-        is_mirrored = (value, other) not in self.sequences
-        sequence = self.sequences[(other, value) if is_mirrored else (value, other)]
-        n = sequence.n_would_tell(-null if is_mirrored else null, tail)
-        return inf if n is None else n
+        is_mirrored = (value, other) not in self.pairs
+        pair = self.pairs[(other, value) if is_mirrored else (value, other)]
+        if isinstance(pair.estimate, ConfidenceSequence):
+            n = pair.estimate.n_would_tell(-null if is_mirrored else null, tail)
+            return inf if n is None else n
+        if not (spread := spread_of(pair.estimate)) > 0:
+            return inf
+        gap, is_margin = known.value - null, null < 0
+        n = units_needed(spread, gap, tail=tail, is_one_sided=is_margin)
+        return n if is_margin else max(n, least_units(pair, tail))
 
 
 def look_at(
     df: pd.DataFrame,
     question: Question,
     asked: Collection[int] | None = None,
+    *,
+    looks: Looks = "any",
 ) -> Look:
     """Look at the replies so far.
 
@@ -267,11 +268,12 @@ def look_at(
         df: The replies to the rows so far, with all values of the factor.
         question: The question to decide.
         asked: The values that were left for the newest rows; all if None.
+        looks: Whether the intervals hold for one look, at a complete run, or at any.
 
     Raises:
         ParameterError: The question does not fit the frame.
     """
-    design = Design(unit=question.unit, missing=question.missing, looks="any")
+    design = Design(unit=question.unit, missing=question.missing, looks=looks)
     df, column = combined(df, question.factor)
     study = study_of(df, column, question.on, design)
     if study.is_of_requests:

@@ -35,6 +35,8 @@ from svc_notebook.analysis.decision import (
 from svc_notebook.analysis.missing import check_missing
 from svc_notebook.analysis.reply_factors import check_replies, coded, named, unit_codes
 from svc_notebook.analysis.scoring import source_digest
+from svc_notebook.analysis.sequential import Looks
+from svc_notebook.analysis.statistics import special
 from svc_notebook.analysis.stopping_rule import Look, Question, combined, look_at
 from svc_notebook.analysis.summary import with_costs
 from svc_notebook.display.front_end import Output, Screen
@@ -47,7 +49,7 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import check_int, check_positive
 
 from .execution import Execution, Executor, SendOptions
-from .plan import DecisionPlan, Plan, manifest_of, stored_decision
+from .plan import DecisionPlan, Plan, manifest_of, stored_facts
 from .progress import Bars, ModelProgress
 from .resume import settled_of
 from .run_outcome import RunResult
@@ -77,12 +79,12 @@ class Budget:
 
 
 def blocks_of(
-    rows: Sequence[int], units: Sequence[int], *, seed: int, n_rows: int
+    rows: Sequence[int], units: Sequence[int], *, seed: int, n_rows: int | None
 ) -> list[list[list[int]]]:
     """Return the blocks of a run: a block is a list of units, a unit a list of rows.
 
     Units are in a random order that the seed fixes. Units are added to a block until it
-    has at least `n_rows` rows.
+    has at least `n_rows` rows; None is one block with all of them.
     """
     by_unit: dict[int, list[int]] = {}
     for row, unit in dict(zip(rows, units, strict=True)).items():
@@ -90,6 +92,7 @@ def blocks_of(
     order = list(by_unit.values())
     Random(f"{seed}/decide").shuffle(order)  # noqa: S311 - no secret
     blocks: list[list[list[int]]] = []
+    n_rows = len(rows) if n_rows is None else n_rows
     for unit_rows in order:
         if not blocks or sum(map(len, blocks[-1])) >= n_rows:
             blocks.append([])
@@ -150,6 +153,8 @@ class Decider:
         places = _TrialPlaces.of(self._result.plan_df(), question, self._result.plan)
         question = replace(question, on=self._scores.score_name(question.on))
         fixed, notes = self._fix(question, budget, places)
+        if fixed.block_rows is None:
+            budget = Budget()  # all was sent before
         self._confirm(budget, places)
         view = _View(self._screen, self._executor.bars(), question, places, budget)
         blocks = self._blocks(fixed, places, budget)
@@ -157,9 +162,10 @@ class Decider:
         seen: set[int] = set()
         try:
             for number, (rows, open_values) in enumerate(blocks):
+                self._result.plan = replace(self._result.plan, decision=fixed)
                 self._send(rows, open_values, number, places, view)
                 seen.update(rows)
-                looks.append(self._look(seen, question, open_values))
+                looks.append(self._look(seen, question, open_values, fixed))
                 view.look(looks)
         finally:
             view.end(is_clear=bool(looks) and looks[-1].value is not None)
@@ -169,7 +175,7 @@ class Decider:
                 f"of {in_words(question.factor)}. Nothing was sent. Give a larger one.",
                 param="max_requests" if budget.max_requests else "max_cost",
             )
-        return self._conclude(blocks, question, places, notes)
+        return self._conclude(blocks, question, places, notes, fixed)
 
     def replay(self) -> Decision | None:
         """Decide again by the replies so far, and send nothing.
@@ -178,9 +184,7 @@ class Decider:
             The decision; None if the run never decided, or no row has all its replies.
         """
         result = self._result
-        fixed = result.plan.decision
-        if fixed is None and result.ledger is not None:
-            fixed = stored_decision(result.ledger, result.plan.run_id)
+        fixed = result.decision
         if fixed is None or result.ledger is None:
             return None
         frame = result.plan_df()
@@ -192,7 +196,7 @@ class Decider:
             complete = list(takewhile(self._has_all(places, open_values), rows))
             if complete:
                 seen.update(complete)
-                blocks.looks.append(self._look(seen, question, open_values))
+                blocks.looks.append(self._look(seen, question, open_values, fixed))
             if len(complete) < len(rows):
                 blocks.most = "the replies so far"
                 break
@@ -203,12 +207,13 @@ class Decider:
             question,
             Budget(),
             block_rows=fixed.block_rows,
+            looks=fixed.looks,
             n_before=fixed.n_before,
         )
         if not all(now.scores.values()):  # this kernel does not have the functions
             now = structs.replace(now, scores=fixed.scores)
         notes = [*_note_of_earlier_replies(fixed), *_changes_since(fixed, now)]
-        return self._conclude(blocks, question, places, notes)
+        return self._conclude(blocks, question, places, notes, fixed)
 
     def _has_all(
         self, places: "_TrialPlaces", open_values: Collection[int]
@@ -238,6 +243,7 @@ class Decider:
         question: Question,
         places: "_TrialPlaces",
         notes: Sequence[str],
+        fixed: DecisionPlan,
     ) -> Decision:
         prices = self._result.prices
         spent = Spent(
@@ -246,9 +252,30 @@ class Decider:
             per_row=places.per_row,
             currency=prices.currency if prices else "",
             is_planned=not notes,
+            looked=self._how_looked(fixed),
             notes=[*notes, *self._price_notes()],
         )
         return decided(blocks.looks, question, spent)
+
+    def _how_looked(self, fixed: DecisionPlan) -> str:
+        """Say how a complete run was looked at; "" if its blocks were."""
+        if fixed.block_rows is not None:
+            return ""
+        if fixed.looks == "one":
+            return "this is one look at the replies"
+        earlier = self._last_look()
+        why = "SciPy, which intervals for one look need, is not installed"
+        if earlier is not None:
+            why = f"values were compared with {earlier:,} replies already"
+        return (
+            f"{why}, so this interval is wider than for one look: it holds however "
+            "often you look"
+        )
+
+    def _last_look(self) -> int | None:
+        """Return with how many replies values were compared before all had come."""
+        facts = stored_facts(self._result.ledger, self._result.plan.run_id)
+        return facts.last_before(self._result.status().count("ok"))
 
     def _check_prices(self) -> None:
         """Refuse a limit of the cost if a price is unknown."""
@@ -265,23 +292,30 @@ class Decider:
     def _fix(
         self, question: Question, budget: Budget, places: "_TrialPlaces"
     ) -> tuple[DecisionPlan, list[str]]:
-        """Return the decision plan, fixed now or before, and what has changed since."""
+        """Return the decision plan, fixed now or before, and what has changed since.
+
+        A complete run that was never decided about has one look. Its intervals may be
+        those for one look, as in `contrast`, if nobody compared its values earlier:
+        then no look had a say in how many replies there are.
+        """
         result = self._result
-        status = result.status()
-        block_rows = rows_of_block(result.plan, len(set(places.rows)), self._per_minute)
+        fixed = result.decision
+        if fixed is not None and fixed.block_rows is None:
+            fixed = None  # a look at a complete run fixes nothing that is sent later
+        is_one = fixed is None and not result.n_todo
+        n_rows = len(set(places.rows))
+        is_first = is_one and self._last_look() is None and special() is not None
         now = decision_plan(
             result.plan,
             question,
             budget,
-            block_rows=block_rows,
-            n_before=status.count("ok"),
+            block_rows=(
+                None if is_one else rows_of_block(result.plan, n_rows, self._per_minute)
+            ),
+            looks="one" if is_first else "any",
+            n_before=result.status().count("ok"),
         )
-        fixed = result.plan.decision
-        if fixed is None and result.ledger is not None:
-            fixed = stored_decision(result.ledger, result.plan.run_id)
-        if fixed is None:
-            fixed = now
-        result.plan = replace(result.plan, decision=fixed)
+        fixed = fixed or now
         return fixed, [*_note_of_earlier_replies(fixed), *_changes_since(fixed, now)]
 
     def _confirm(self, budget: Budget, places: "_TrialPlaces") -> None:
@@ -310,7 +344,11 @@ class Decider:
             self._scores.catch_up()
 
     def _look(
-        self, rows: Collection[int], question: Question, open_values: Collection[int]
+        self,
+        rows: Collection[int],
+        question: Question,
+        open_values: Collection[int],
+        fixed: DecisionPlan,
     ) -> Look:
         result = self._result
         df = self._replies.df()
@@ -323,7 +361,8 @@ class Decider:
             )
         if result.prices and self._is_emulated():
             df = with_costs(df, result.prices, include_emulated=True)
-        return look_at(df, question, open_values)
+        looks: Looks = "one" if fixed.looks == "one" else "any"
+        return look_at(df, question, open_values, looks=looks)
 
     def _is_emulated(self) -> bool:
         return bool(self._replies.df()["is_emulated"].fillna(value=False).any())
@@ -544,7 +583,8 @@ def decision_plan(
     question: Question,
     budget: Budget,
     *,
-    block_rows: int,
+    block_rows: int | None,
+    looks: str,
     n_before: int,
 ) -> DecisionPlan:
     """Return what is fixed before the first request, with a digest of all of it."""
@@ -567,6 +607,7 @@ def decision_plan(
         max_requests=budget.max_requests,
         max_cost=budget.max_cost,
         block_rows=block_rows,
+        looks=looks,
         scores={name: source_digest(score) for name, score in plan.scores.items()},
         plan=_digest(to_json(manifest)),
         n_before=n_before,
@@ -617,7 +658,7 @@ def _changes_since(fixed: DecisionPlan, now: DecisionPlan) -> Iterable[str]:
     names = [
         name
         for name in fixed.__struct_fields__
-        if name not in {"digest", "n_before", "block_rows", *_BUDGET}
+        if name not in {"digest", "n_before", "block_rows", "looks", *_BUDGET}
         and getattr(fixed, name) != getattr(now, name)
     ]
     if names:

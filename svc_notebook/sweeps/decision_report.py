@@ -72,7 +72,7 @@ from svc_notebook.service.params import check_text, must_be, shorten
 from svc_notebook.settings import to_path
 
 from .grid import LABELS
-from .plan import DecisionPlan, Plan, stored_decision
+from .plan import DecisionPlan, Plan
 from .plan_description import in_a_line
 from .resume import settled_of
 from .run_outcome import RunResult
@@ -189,13 +189,13 @@ def _findings(
         result.prices,
         include_emulated=result.prices is not None,  # as in the table of costs
     )
-    fixed = _decision_plan(result) if decision is not None else None
+    fixed = result.decision if decision is not None else None
     margin = question.margin
     names = [*result.plan.scores] or [_score_name(name) for name in scores(df)]
     options: dict[str, Any] = {"factor": question.factor, "unit": result.unit}
     if fixed is not None and question.factor is None:
         options["factor"] = _factors_of(fixed, df)
-        options |= {"looks": "any", "missing": fixed.missing, "unit": fixed.unit}
+        options |= {"looks": fixed.looks, "missing": fixed.missing, "unit": fixed.unit}
         if margin not in {None, fixed.margin}:
             raise _other_margin(margin, fixed, options["factor"])
         names, margin = [fixed.on], None  # the decision has its own
@@ -322,12 +322,6 @@ def _factors_of(fixed: DecisionPlan, df: pd.DataFrame) -> str | list[str]:
     return [name for name in names if len(coded(df[name])[1]) > 1]
 
 
-def _decision_plan(result: RunResult) -> DecisionPlan | None:
-    if result.plan.decision is not None or result.ledger is None:
-        return result.plan.decision
-    return stored_decision(result.ledger, result.plan.run_id)
-
-
 def _page(
     result: RunResult,
     findings: Findings,
@@ -394,7 +388,7 @@ def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
 
 def _question_in_words(result: RunResult, findings: Findings) -> str:
     """Say what was decided or compared; "" if nothing was."""
-    fixed = _decision_plan(result)
+    fixed = result.decision
     if fixed is not None and findings.decision is not None:
         return f"Question: {_decision_in_words(fixed, findings.df)}"
     if findings.contrast is None:
@@ -429,7 +423,7 @@ def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
     n_trials, status = len(result.plan.grid), result.status()
     counts = status.counts(n_trials)
     n_missing = n_trials - len(settled_of(status))
-    is_decided = _decision_plan(result) is not None
+    is_decided = result.decision is not None
     if n_missing and not is_decided:
         yield (
             f"This run is not complete: {n_missing:,} of {n_trials:,} requests have "
@@ -473,7 +467,7 @@ def _when(df: pd.DataFrame) -> str:
 
 def _plan_lines(result: RunResult, findings: Findings) -> Iterator[tuple[str, str]]:
     """Return what was fixed before the first request, with its digest."""
-    plan, fixed = result.plan, _decision_plan(result)
+    plan, fixed = result.plan, result.decision
     stored = result.ledger.plans(plan.run_id, is_whole=False) if result.ledger else []
     yield "run", plan.name or plan.run_id
     yield "requests", f"{len(plan.grid):,}"

@@ -168,7 +168,8 @@ class DecisionPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         factor, on, margin, unit, missing, level: The question.
         max_requests, max_cost: The budget; None is no limit.
-        block_rows: How many rows are sent between two looks.
+        block_rows: How many rows are sent between two looks; None if the run was
+            complete, and was looked at once.
         looks: The kind of the intervals, as in `Run.contrast`.
         scores: A digest of the source of each score function, by name.
         plan: A digest of rows, prompts, values and seed.
@@ -184,7 +185,7 @@ class DecisionPlan(msgspec.Struct, frozen=True, kw_only=True):
     level: float
     max_requests: int | None
     max_cost: float | None
-    block_rows: int
+    block_rows: int | None
     looks: str = "any"
     scores: dict[str, str]
     plan: str
@@ -839,17 +840,16 @@ class StudyFacts(msgspec.Struct, frozen=True):
     decision: DecisionPlan | None = None
     looks: tuple[int, ...] = ()
 
+    def last_before(self, n_replies: int) -> int | None:
+        """Return the most replies, below a number, with which values were compared."""
+        return max((n for n in self.looks if n < n_replies), default=None)
+
 
 def stored_facts(ledger: Ledger | None, run_id: str) -> StudyFacts:
     """Return what the ledger has of a run's decision and looks."""
     for stored in () if ledger is None else ledger.plans(run_id)[-1:]:
         return msgspec.json.decode(decompress(stored.manifest), type=StudyFacts)
     return StudyFacts()
-
-
-def stored_decision(ledger: Ledger, run_id: str) -> DecisionPlan | None:
-    """Return what the decision of a run fixed; None if the run never decided."""
-    return stored_facts(ledger, run_id).decision
 
 
 def keep_look(ledger: Ledger, run_id: str, n_replies: int) -> None:

@@ -877,10 +877,11 @@ class Run:
         when one value is clearly better, when one is at most `margin` worse than all
         that are left and none of these is cheaper, or when the rows or the budget are
         used up. If it was interrupted, call it again to continue; if it is complete, it
-        answers again and sends nothing. It blocks the cell; to keep the kernel free,
-        use `await asyncio.to_thread(run.decide, "model")`. Requests are sent from this
-        process, because blocks are too small for a cluster; replies that a cluster got
-        with `run(on=...)` count, too.
+        answers again and sends nothing. A run that was complete before it is looked at
+        once, with the intervals of `contrast`. It blocks the cell; to keep the kernel
+        free, use `await asyncio.to_thread(run.decide, "model")`. Requests are sent from
+        this process, because blocks are too small for a cluster; replies that a cluster
+        got with `run(on=...)` count, too.
 
         Args:
             factor: What is decided about, such as `model`; for several, such as
@@ -1613,7 +1614,8 @@ class Run:
             if report.contrast is not None:
                 return replace(report, contrast=self._with_looks(report.contrast))
             # `decide` ends before all is sent, and has compared
-            return replace(report, note="") if self._is_decided() else report
+            is_decided = self._result.decision is not None
+            return replace(report, note="") if is_decided else report
         except LedgerError:
             return None
         except KeyboardInterrupt:  # the first report takes seconds: it loads SciPy
@@ -1625,17 +1627,24 @@ class Run:
         A look is a comparison of a run that is not complete. It counts from now on, if
         it has an interval: "too early to say" tells nothing that one could stop for.
         """
+        from svc_notebook.ledger.scores import PREFIX  # noqa: PLC0415 - pandas
+
         n_replies = self._result.status().count("ok")
         facts = stored_facts(self._result.ledger, self.run_id)
-        earlier = [n for n in facts.looks if n < n_replies]
+        earlier = facts.last_before(n_replies)
+        decision = self._result.decision
         if self.n_todo and compared.df["low"].notna().any():
             self._keep_look(n_replies)
         if compared.looks == "any":
             return compared
-        if self._is_decided():
+        if (
+            decision is not None
+            and decision.block_rows is not None  # else it looked once
+            and f"{PREFIX}{decision.on}" in compared.scores
+        ):
             when = "after each block that decide sent"
-        elif earlier:
-            when = f"with {max(earlier):,} of its {n_replies:,} replies"
+        elif earlier is not None:
+            when = f"with {earlier:,} of its {n_replies:,} replies"
         else:
             return compared
         note = (
@@ -1645,10 +1654,6 @@ class Run:
         )
         notes = [*compared.notes, note]
         return replace(compared, notes=notes, is_first_look=False)
-
-    def _is_decided(self) -> bool:
-        stored = stored_facts(self._result.ledger, self.run_id).decision
-        return (self.plan.decision or stored) is not None
 
     def _keep_look(self, n_replies: int) -> None:
         if (ledger := self._result.ledger) is not None:

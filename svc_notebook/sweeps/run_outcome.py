@@ -54,7 +54,7 @@ from svc_notebook.session import Session
 
 from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
-from .plan import Plan, manifest_of, never_right, stored_facts
+from .plan import DecisionPlan, Plan, manifest_of, never_right, stored_facts
 from .plan_description import Line, headline, reasons_of
 from .resume import (
     RunStatus,
@@ -463,6 +463,17 @@ class RunResult:
         """Return the status of every trial."""
         sent = RunStatus() if self.ledger is None else self.sent(self.ledger)
         return sent.with_failures(self.failures.copy())
+
+    @property
+    def decision(self) -> DecisionPlan | None:
+        """What `Run.decide` fixed; None if the run never decided.
+
+        A decision that looked once at a complete run ends when the run grows.
+        """
+        stored = stored_facts(self.ledger, self.plan.run_id).decision
+        fixed = self.plan.decision or stored
+        had_one_look = fixed is not None and fixed.block_rows is None
+        return None if had_one_look and self.n_todo else fixed
 
     @property
     def n_todo(self) -> int:

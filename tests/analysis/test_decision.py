@@ -1,11 +1,13 @@
 """A decision in words: what to use, why, and what is left open."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import pytest
 
+import svc_notebook as svc
 from svc_notebook.analysis.decision import (
     Decision,
     Spent,
@@ -75,7 +77,7 @@ def test_the_answer_comes_first() -> None:
     )
     text, html = repr(decision), decision._repr_mimebundle_()["text/html"]
     assert text.startswith("Use new. It is better")
-    assert "new minus old, look by look" in text
+    assert "new minus old\n" in text
     assert html.index("<strong>Use new.</strong>") < html.index("<svg")
 
 
@@ -101,14 +103,47 @@ def test_what_is_open_says_how_many_would_tell() -> None:
         "Cannot tell within 80 requests: new leads with 90 %; old cannot be told from "
         "it (new minus old is -"
     )
-    assert "; if the difference is as seen so far, about " in decision.says
-    assert " requests) in all would tell. 80 requests of 80 were" in decision.says
-    (note,) = decision.notes
-    assert note.startswith("How many rows would be enough follows from the difference")
-    assert note.endswith(" requests) to find 3 points, the margin.")
-    assert "A plan without looks would take about " in note
+    assert re.search(
+        r"; if the difference is as seen so far, about [\d,]+ rows \([\d,]+ requests\)"
+        r" in all would tell; to find 3 points, the margin, a run without looks takes "
+        r"about [\d,]+ rows \([\d,]+ requests\)\. 80 requests of 80 were sent\.$",
+        decision.says,
+    )
+    assert decision.notes == []
     html = decision._repr_mimebundle_()["text/html"]
-    assert "would tell.</strong> 80 requests of 80 were sent." in html
+    assert "requests).</strong> 80 requests of 80 were sent." in html
+
+
+def test_one_look_agrees_with_a_comparison() -> None:
+    """Its interval is that of contrast, and so is the number of rows of a new run."""
+    df = study(40, old=lambda row: row % 8 != 0, new=lambda row: row % 20 != 0)
+    question = Question(factor="model", on="right")
+
+    looks = [look_at(df, question, looks="one")]
+    looked_at = "this is one look at the replies"
+    decision = decided(looks, question, Spent(n_possible=80, looked=looked_at))
+
+    compared = svc.contrast(df, "model", "right")
+    row, one = compared.df.iloc[0], decision.df.iloc[0]
+    assert (row["low"], row["high"]) in {
+        (one["low"], one["high"]),
+        (-one["high"], -one["low"]),
+    }
+    (n_rows,) = re.findall(r"a new run with (\d+) rows would tell", str(compared))
+    assert f"as seen so far, a new run with about {n_rows} rows (" in decision.says
+    assert decision.says.endswith(f" had been sent before; {looked_at}.")
+    (drawn,) = decision.chart.intervals
+    assert drawn.title == "new minus old"
+
+
+def test_too_few_rows_do_not_say_how_many_would_tell() -> None:
+    """Without an interval nothing is known of more rows."""
+    df = study(2, old=is_even, new=always)
+
+    looks = [look_at(df, MARGIN, looks="one")]
+    says = decided(looks, MARGIN, Spent(n_possible=4)).says
+
+    assert "(new minus old is not known); there are too few rows to say" in says
 
 
 def test_the_leader_is_compared_with_all_that_are_left() -> None:
@@ -162,7 +197,7 @@ def test_a_plan_without_looks_would_take_more() -> None:
     df = study(100, old=is_even, new=lambda row: row % 5 != 0)
     looks = looked(df, 100)
 
-    n = n_fixed(looks, MARGIN)
+    n = n_fixed(looks[-1], MARGIN)
 
     assert n is not None
     assert n > 1000
@@ -172,7 +207,7 @@ def test_a_plan_without_looks_would_take_more() -> None:
         " · without looks, to find 3 points: "
         f"{round_up(n):,} rows ({round_up(2 * n):,} requests)"
     )
-    assert n_fixed(looks, Question(factor="model", on="right")) is None
+    assert n_fixed(looks[-1], Question(factor="model", on="right")) is None
 
 
 def test_a_question_is_about_a_score() -> None:

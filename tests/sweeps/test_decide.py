@@ -149,7 +149,8 @@ def test_a_budget_ends_it_and_a_larger_one_goes_on(
     decision = run.decide("model", margin=0.03, max_requests=34)
     assert decision.value is None
     assert decision.says.startswith("Cannot tell within 34 requests: large leads with")
-    assert " would tell. 34 requests of 600 were sent." in decision.says
+    assert " in all would tell; to find 3 points, the margin, " in decision.says
+    assert decision.says.endswith(" requests). 34 requests of 600 were sent.")
     assert decision.left == ["small", "large"]
     assert len(emulator.requests) == 34
 
@@ -458,6 +459,91 @@ def test_a_contrast_after_a_decision_says_that_it_was_looked_at(
     )
     assert "looked at" not in str(run.contrast("model", on="right", looks="any").notes)
     assert "nothing is compared yet" not in repr(run)
+    run.score(short=lambda row: len(row["text"]) < 3)
+    assert "looked at" not in str(run.contrast("model", on="short").notes)
+
+
+def test_a_budget_that_pays_for_nothing_is_no_decision(session: Session) -> None:
+    """Nothing was sent, so nothing was looked at either."""
+    run = swept(session, rows=rows_of(40))
+    with pytest.raises(ParameterError, match="Nothing was sent"):
+        run.decide("model", margin=0.03, max_requests=1)
+
+    run.run()
+
+    assert run.contrast("model", on="right").notes == []
+    assert run.manifest["decision"] is None
+
+
+def _ends(df: pd.DataFrame) -> list[float]:
+    """Return the ends of the only interval, whichever value is subtracted."""
+    assert len(df) == 1
+    return sorted(df[["low", "high"]].abs().to_numpy(dtype=float)[0].round(9).tolist())
+
+
+@pytest.mark.parametrize("margin", [None, 0.05])
+def test_a_complete_run_is_looked_at_once(
+    session: Session, emulator: Emulator, margin: float | None
+) -> None:
+    """No look had a say in how many replies there are: it agrees with contrast."""
+    run = swept(session, rows=rows_of(40)).run()
+    n_sent = len(emulator.requests)
+    before = _ends(run.contrast("model", on="right").df)
+
+    decision = run.decide("model", "right", margin=margin, max_requests=10)
+
+    assert len(emulator.requests) == n_sent == 80
+    assert decision.says.startswith("Use large. It is better than small by ")
+    assert decision.says.endswith(
+        " 80 requests of 80 had been sent before; this is one look at the replies."
+    )
+    assert _ends(decision.df) == before
+    assert not decision.is_planned
+    assert run.contrast("model", on="right").notes == []
+    again = stored_run(session, "tea-shop")
+    assert again.decide("model", "right", margin=margin).says == decision.says
+    assert again.contrast("model", on="right").notes == []
+
+
+def test_a_complete_run_that_was_compared_before_says_so(
+    session: Session, tmp_path: Path
+) -> None:
+    """Its one interval is then wider than that for one look, and it is said why."""
+    run = swept(session, rows=rows_of(40)).run(first=20)
+    run.contrast("model", on="right")
+    run.run()
+
+    decision = run.decide("model", "right", margin=0.05)
+
+    any_look = run.contrast("model", on="right", looks="any")
+    assert _ends(decision.df) == _ends(any_look.df)
+    assert (
+        "had been sent before; values were compared with 20 replies already, so this "
+        "interval is wider than for one look: it holds however often you look."
+    ) in decision.says
+    (note,) = run.contrast("model", on="right").notes
+    assert note.startswith("This run was looked at with 20 of its 80 replies")
+    (file, *_) = run.report(tmp_path / "a.md")
+    assert decision.headline in file.read_text("utf-8")
+
+
+def test_a_complete_run_that_grows_goes_on_in_blocks(
+    session: Session, emulator: Emulator, tmp_path: Path
+) -> None:
+    """What was looked at once does not say how more rows are sent."""
+    run = swept(session, rows=rows_of(40)).run()
+    run.decide("model", "right", margin=0.05)
+
+    run = swept(session)
+    (file, *_) = run.report(tmp_path / "a.md")
+    assert "This run is not complete" in file.read_text("utf-8")
+    decision = run.decide("model", "right", margin=0.05)
+
+    assert len(decision.df) > 1
+    assert decision.says.endswith("asked until this was clear.")
+    assert set(asked(emulator).values()) == {1}
+    (note,) = run.contrast("model", on="right").notes
+    assert "looked at after each block that decide sent" in note
 
 
 def test_a_first_block_without_scores_ends_it(session: Session) -> None:
