@@ -316,7 +316,7 @@ def test_turns_of_another_notebook_are_added_by_one_click(
     expect(note).to_contain_text("Another notebook has asked 2 turns of sales")
     if folder := os.environ.get("LOOKS_FOLDER"):
         here.page.screenshot(path=f"{folder}/newer-{place}.png")
-    panel.get_by_role("button", name="Add them here").click()
+    panel.get_by_role("button", name="Add here").click()
     expect(panel.locator(".svc-prompt")).to_have_count(3)
     expect(note).to_have_count(0)
     expect(message).to_have_value("And in the south?")
