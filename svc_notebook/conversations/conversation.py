@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -39,7 +39,14 @@ from svc_notebook.tools.toolbox import Toolbox, to_offer
 from . import import_turns
 from .continuation import charge_of, join_exchange
 from .export import to_json, to_markdown
-from .history import History, HistoryState, Turn, UndoableHistory, new_series
+from .history import (
+    History,
+    HistoryState,
+    Turn,
+    UndoableHistory,
+    new_series,
+    series_of,
+)
 from .merge import merge
 from .newer_turns import NewerExchanges, n_news, newer_note, newer_turns, older_turns
 from .picks import changed_picks, with_preferred
@@ -53,7 +60,9 @@ from .restore import (
     pick_saved,
     read_saved,
     related,
+    same_turns,
     to_copied,
+    to_marks,
 )
 from .transcript import to_transcript
 from .turn_request import (
@@ -94,6 +103,7 @@ class Conversation:
         self._read: tuple[object, tuple[SavedTurns, ...]] = None, ()
         self._older: tuple[object, SavedTurns | None] = None, None
         self._newest_id = ""  # of the exchanges in the ledger when turns were added
+        self._is_marked = False  # the ledger has a note of what is seen here
         self._is_reset = False  # its earlier turns are not offered
         self._told: tuple[frozenset[str], str | None] = frozenset(), None
         self.is_kept_empty = False  # True: a panel was opened with restore=False
@@ -344,6 +354,10 @@ class Conversation:
         )
         change = partial(self._shared.change, add, turn_id=turn_id)
         self._with_marks(change) if comparison else change()
+        state = self._shared.state
+        is_added = series_of(turn_id) != state.series and state.takes(turn_id)
+        if is_added:  # so that these turns are the ones seen last, not its own series
+            self._mark_series()
 
     def n_stale_after(self, next_turn: NextTurn, completion: Completion) -> int:
         """Count the later turns that are stale once this answer is recorded."""
@@ -429,9 +443,10 @@ class Conversation:
 
         They are merged into the turns here. A turn that is here, because its cell or
         its prompt was asked again, gets the earlier replies as older versions, and
-        stays as it is shown and sent; the others come after the turn that they
-        followed, in the order of asking. What was picked, pinned, hidden, deleted or
-        undone is restored, too. The next kernel begins with what was added here.
+        stays as it is shown and sent, but is pinned or hidden as it was before, unless
+        that was changed here; the others come after the turn that they followed, in the
+        order of asking. What was picked, pinned, hidden, deleted or undone is restored,
+        too. The next kernel begins with what was added here, as it was seen last.
 
         Args:
             number: The number of a series of turns, as `saved` counts them, from 1. If
@@ -483,12 +498,11 @@ class Conversation:
         return self._resume_note
 
     def _resume(self, turn_key: str | None, prompt: str) -> str:
-        older_note = self.older_note()  # reads much less than `saved`
-        if not older_note or self.is_kept_empty:
-            return older_note
+        saved = self._earlier()
+        if not saved or self.is_kept_empty:
+            return self._older_note(saved)
         command = in_a_line(self.name)
         with suppress(SvcError):
-            saved = self.saved()
             if any(turns.begins_with(turn_key, prompt) for turns in saved):
                 return (
                     f"begins {self.name} again, since it asked the first turn before; "
@@ -515,36 +529,53 @@ class Conversation:
             self._with_marks(
                 lambda: self._shared.change(
                     lambda history: merge(history, saved.history),
-                    added=saved.all_series,
+                    added={*saved.asked, *(t.turn_id for t in saved.history.turns)},
                 )
             )
             return
         system = saved.history.system if self.system is None else self.system
         history = replace(saved.history, name=self.name, system=system)
-        before = self._shared.state.series
-        self._shared.put(HistoryState(history, saved.series, before, saved.added))
+        before, others = self._shared.state.series, saved.all_series - {saved.series}
+        added = frozenset(saved.asked) if others else frozenset()
+        self._shared.put(HistoryState(history, saved.series, before, added))
         if not saved.is_as_seen:
             self._mark_series()
 
     def _mark_series(self) -> None:
         """Note in the ledger what is seen here: it is seen in the next kernel, too."""
-        _, series, _, added = self._shared.state
-        ids = set[str]().union(*self._exchange_ids.values())
-        marks = TurnMarks(added=added, newest=max(ids | {self._newest_id}))
-        self._registry.ledger().add_marks(self.name, mark_id(series), marks)
+        ledger, known = self._registry.ledger(), self._exchange_ids
+        self._is_marked = True
+        rows = []
+        for turn in self.turns:
+            same = same_turns(turn, known)
+            rows.append((turn.turn_id, *same))
+            if same:
+                marks = to_marks(turn, known.get(turn.turn_id, set()))
+                ledger.add_marks(self.name, turn.turn_id, marks)
+        newest = max(set[str]().union(*known.values()) | {self._newest_id})
+        gone = known.keys() - chain.from_iterable(rows)
+        marks = TurnMarks(seen=tuple(rows), gone=frozenset(gone), newest=newest)
+        ledger.add_marks(self.name, mark_id(self._shared.state.series), marks)
 
     def older_note(self) -> str:
         """Return a note on earlier turns in the ledger; "" if there are turns here.
 
         It never fails: a ledger that cannot be read counts as empty.
         """
+        return self._older_note(self._earlier())
+
+    def _older_note(self, saved: tuple[SavedTurns, ...]) -> str:
+        n = len(self.newest_of(saved).history.turns) if saved else 0
+        return older_note(self.name, n)
+
+    def _earlier(self) -> tuple[SavedTurns, ...]:
+        """Return what the ledger had before the first turn here."""
         if self._has_begun:
-            return ""
+            return ()
         with suppress(SvcError):
-            ledger = self._registry.ledger()
-            self._newer.begin(ledger)
-            return older_note(ledger, self.name)
-        return ""
+            self._newer.begin(self._registry.ledger())
+            return self.saved()
+        return ()
 
     @property
     def _has_begun(self) -> bool:
@@ -727,8 +758,9 @@ class Conversation:
         if after.series == before.series:  # a reset is not recorded
             for turn_id, marks in changed_marks(before, after, self._exchange_ids):
                 self._registry.ledger().add_marks(self.name, turn_id, marks)
-            if after.added != before.added:
+            if after.added or self._is_marked:
                 self._mark_series()
+            if before.added != after.added:
                 return result  # the picks of added answers stay as they are
             for pick in changed_picks(before.history, after.history):
                 self._registry.ledger().add_pick(*pick)

@@ -70,8 +70,9 @@ _TURN_ROWS = (
 
 _NOT_COUNTED = (  # deleted turns, and those that are the same as another one
     "SELECT turn_id FROM turn_marks WHERE conversation = :name "
-    "AND json_extract(marks, '$.is_deleted') UNION SELECT value "
-    "FROM turn_marks, json_each(marks, '$.same') WHERE conversation = :name"
+    "AND json_extract(marks, '$.is_deleted') UNION SELECT id.value "
+    "FROM turn_marks, json_each(marks, '$.seen') AS turn, json_each(turn.value) AS id "
+    "WHERE conversation = :name AND id.key > 0"
 )
 
 

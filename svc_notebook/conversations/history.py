@@ -7,7 +7,7 @@ version. After any change, the `messages` of a turn can be sent.
 import logging
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -150,6 +150,8 @@ class Turn:
     chosen: int = 0  # index of the version that later requests send
     is_pinned: bool = False  # always sent, even if older turns are left out
     is_hidden: bool = False  # never sent
+    # "pin" and "hide", if the user has changed them in this kernel
+    set_here: frozenset[str] = field(default=frozenset(), compare=False)
     is_stale: bool = False  # derived: see `History.with_stale_marks`
     comparisons: tuple[Comparison, ...] = ()  # versions that were compared side by side
 
@@ -371,8 +373,14 @@ class History:
     ) -> "History":
         """Pin or hide a turn, or undo that."""
         old = self.turn(turn)
-        is_pinned, is_hidden = old.is_pinned ^ pin, old.is_hidden ^ hide
-        return self.with_turn(replace(old, is_pinned=is_pinned, is_hidden=is_hidden))
+        changed = {"pin": pin, "hide": hide}
+        toggled = replace(
+            old,
+            is_pinned=old.is_pinned ^ pin,
+            is_hidden=old.is_hidden ^ hide,
+            set_here=old.set_here.union(mark for mark in changed if changed[mark]),
+        )
+        return self.with_turn(toggled)
 
     def with_turn(self, turn: Turn) -> "History":
         """Replace a turn."""
@@ -542,7 +550,7 @@ class HistoryState(NamedTuple):
     history: History  # states share their turns, so many states cost little
     series: str  # prefix of the ids of new turns; a reset starts a new one
     before: str = ""  # the series before a restore; its late answers are still added
-    added: tuple[str, ...] = ()  # other series whose turns were added to it, in order
+    added: frozenset[str] = frozenset()  # ids of turns that were added from the ledger
 
     def takes(self, turn_id: str) -> bool:
         """Whether it has this turn, or the turn belongs to one of its series."""
@@ -552,8 +560,8 @@ class HistoryState(NamedTuple):
     @property
     def all_series(self) -> set[str]:
         """The series of all its turns, and of turns that may still be added."""
-        own = {series_of(turn.turn_id) for turn in self.history.turns}
-        return (own | {*self.added, self.series, self.before}) - {""}
+        ids = self.added.union(turn.turn_id for turn in self.history.turns)
+        return ({*map(series_of, ids), self.series, self.before}) - {""}
 
 
 class UndoableHistory:
@@ -586,13 +594,13 @@ class UndoableHistory:
         change: Callable[[History], History],
         *,
         turn_id: str | None = None,
-        added: Collection[str] = (),
+        added: Iterable[str] = (),
     ) -> None:
         """Change the history in one step that can be undone.
 
         If `change` raises, the history stays as it is. With `turn_id`, it is only
-        changed if it has this turn or its series. `added` are the other series whose
-        turns it adds.
+        changed if it has this turn or its series. `added` are the ids of turns that
+        are added from the ledger.
         """
         with self._lock:
             before = self._state
@@ -601,9 +609,7 @@ class UndoableHistory:
             history = change(before.history).with_stale_marks()
             if history == before.history:
                 return
-            others = (name for name in added if name != before.series)
-            all_added = tuple(dict.fromkeys((*before.added, *others)))
-            after = before._replace(history=history, added=all_added)
+            after = before._replace(history=history, added=before.added.union(added))
             self._past.append(before)
             self._undone.clear()
             self._state = after

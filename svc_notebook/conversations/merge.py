@@ -5,33 +5,25 @@ cell asked it, or if it has the same prompt at the same place.
 """
 
 import heapq
-from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
 
 from .history import History, Turn, is_copied, key_of, series_of
 
 
-def merge(
-    own: History, other: History, *, same: Mapping[str, str] | None = None
-) -> History:
+def merge(own: History, other: History) -> History:
     """Add the turns and answers of another history.
 
     What is shown of a turn that both have stays, unless it was asked again in its own
-    series. Other turns are added after the turn that they followed, in the order of
-    asking. Merging the same again changes nothing.
-
-    Args:
-        own: The history to which is added.
-        other: The other one.
-        same: The ids of own turns by those of the same turns of other histories, if
-            these were merged before; no prompts are compared then.
+    series; it is pinned or hidden as it was in the other, unless that was changed here.
+    Other turns are added after the turn that they followed, in the order of asking.
+    Merging the same again changes nothing.
     """
-    known = _known_turns(own, other, same or {})
+    known = _known_turns(own, other)
     taken = set(known.values())
     turns = list(own.turns)
     at = -1  # place of the turn before
-    has_begun_alike = same is None  # with the same turn, so that places can be compared
+    has_begun_alike = True  # with the same turn, so that places can be compared
     for turn in other.turns:
         next_turn = turns[at + 1] if at + 1 < len(turns) else None
         turn_id = known.get(turn.turn_id)
@@ -51,7 +43,7 @@ def merge(
             at = _place_of(turn, turns, at + 1)
             turns.insert(at, turn)
             continue
-        has_begun_alike = same is None
+        has_begun_alike = True
         taken.add(turns[at].turn_id)
     return replace(own, turns=tuple(turns))
 
@@ -61,9 +53,7 @@ def share_turns(one: History, other: History) -> bool:
     return len(merge(one, other).turns) < len(one.turns) + len(other.turns)
 
 
-def _known_turns(
-    own: History, other: History, same: Mapping[str, str]
-) -> dict[str, str]:
+def _known_turns(own: History, other: History) -> dict[str, str]:
     """Return the ids of own turns by those of the same turns of the other history."""
     asked = [turn for turn in own.turns if not is_copied(turn.turn_id)]
     by_key = {key_of(turn.turn_id): turn.turn_id for turn in asked}
@@ -71,7 +61,6 @@ def _known_turns(
         version.scored_id: turn.turn_id for turn in asked for version in turn.versions
     }
     known = {turn.turn_id: turn.turn_id for turn in own.turns}
-    known |= {one: known[two] for one, two in same.items() if two in known}
     for turn in other.turns:
         if turn.turn_id not in known and not is_copied(turn.turn_id):
             answered = (by_answer.get(each.scored_id) for each in turn.versions)
@@ -116,11 +105,22 @@ def _joined(own: Turn, other: Turn) -> Turn:
         for comparison in (*behind.comparisons, *shown.comparisons)
     }
     ids = [version.scored_id for version in versions]
+    if here.keys().isdisjoint(version.scored_id for version in other.versions):
+        shown = _with_marks_of(other, shown)  # once, so that a later change stays
     return replace(
         shown,
         versions=versions,
         chosen=ids.index(shown.version.scored_id),
         comparisons=tuple(comparisons.values()),
+    )
+
+
+def _with_marks_of(other: Turn, turn: Turn) -> Turn:
+    """Pin and hide a turn as another one, unless the user has changed that here."""
+    return replace(
+        turn,
+        is_pinned=turn.is_pinned or (other.is_pinned and "pin" not in turn.set_here),
+        is_hidden=turn.is_hidden or (other.is_hidden and "hide" not in turn.set_here),
     )
 
 

@@ -5,13 +5,14 @@ for newer ones; this is one look at an index if there are none.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
 
 from .history import History
 from .merge import merge, share_turns
-from .restore import SavedTurns, joined, n_turns
+from .restore import SavedTurns, joined, lost_marks, marks_words, n_turns
 
 
 class NewerExchanges:
@@ -56,7 +57,7 @@ def newer_turns(
     None if a history has all of their turns and versions.
     """
     newer = [
-        series
+        replace(series, as_seen=None)  # without what was asked earlier
         for series in saved
         if not (series.exchange_ids.isdisjoint(ids) or series.is_in(history))
     ]
@@ -92,26 +93,35 @@ def older_turns(
 ) -> SavedTurns | None:
     """Return the series with turns that a history does not have; None without any.
 
-    Those that are known are left out: what was deleted in them shall not come back.
+    Also one with turns that were pinned or hidden, and are not so in the history. Those
+    that are known are left out: what was deleted in them shall not come back.
     """
-    older = [
-        series
-        for series in saved
-        if series.series not in known and series.n_missing(history)
-    ]
-    return joined(older[-1], older[:-1]) if older else None
+    older, names = list[SavedTurns](), {*known}
+    for series in reversed(saved):
+        seen = series.as_seen or series
+        if series.series not in names:
+            names |= seen.all_series
+            merged = merge(history, seen.history)
+            if len(merged.turns) > len(history.turns) or lost_marks(history, merged):
+                older.append(series)
+    return joined(older[0], older[1:]) if older else None
 
 
 def older_turns_note(older: SavedTurns, history: History) -> str:
-    """Return a sentence on turns that were asked before, and are not here."""
-    here = {turn.turn_id for turn in history.turns}
+    """Return sentences on turns, pins and hidden turns that are not here."""
+    here = {turn.turn_id: turn for turn in history.turns}
     merged = merge(history, older.history)
-    missing = {turn.turn_id for turn in merged.turns} - here
-    where = " in the panel" * (missing <= older.panel_ids)
-    is_run_again = share_turns(history, older.history)
-    when = "before the restart" if is_run_again else "separately, in another kernel,"
-    was, is_missing = ("was", "is") if len(missing) == 1 else ("were", "are")
-    return (
-        f"{n_turns(len(missing))} of {history.name} that {was} asked{where} {when} "
-        f"{is_missing} not here."
-    )
+    notes = []
+    if missing := {turn.turn_id for turn in merged.turns} - here.keys():
+        where = " in the panel" * (missing <= older.panel_ids)
+        when = "separately, in another kernel,"
+        if share_turns(history, older.history):
+            when = "before the restart"
+        was, is_missing = ("was", "is") if len(missing) == 1 else ("were", "are")
+        notes.append(
+            f"{n_turns(len(missing))} of {history.name} that {was} asked{where} {when} "
+            f"{is_missing} not here."
+        )
+    if words := marks_words(lost_marks(history, merged), history, ("was", "were")):
+        notes.append(f"Before the restart, {words}.")
+    return " ".join(notes)

@@ -7,7 +7,7 @@ together with picks, pins, hidden and deleted turns, and undone changes.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +38,8 @@ from .turn_request import add_answer
 # Sweeps and data frames have no conversations.
 _ORIGINS = ("magic", "panel", "python")
 
+Rows = tuple[tuple[str, ...], ...]  # see `TurnMarks.seen`
+
 _PROMPT_CHARS = 40  # of the first prompt, in the list that `%svc restore NAME` shows
 
 
@@ -52,14 +54,14 @@ class SavedTurns:
     ended_at: datetime  # start of its last request (aware, UTC)
     is_own: bool  # whether this kernel asked some of its turns
     is_newest: bool  # whether it was seen last: asked, or restored by hand
-    linked: tuple[str, ...]  # other series that were added to it when it was seen
-    added: tuple[str, ...] = ()  # other series whose turns it has now, in order
     newest_id: str  # of the exchanges of the conversation, as the ledger sorts them
-    marks: Mapping[str, TurnMarks]  # of its turns, by their ids
     panel_ids: frozenset[str]  # ids of the turns that a panel asked
     asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
     # of the newest turn that a panel asked alone: compared ones have other settings
     panel_request: CompletionRequest | None = None
+    # with the turns of other series that were added to it; None if there are none
+    as_seen: "SavedTurns | None" = None
+    is_as_seen: bool = False  # whether a new kernel begins with just these turns
 
     def is_in(self, history: History) -> bool:
         """Whether a history has all of its turns and versions."""
@@ -70,14 +72,9 @@ class SavedTurns:
         return len(merge(history, self.history).turns) - len(history.turns)
 
     @property
-    def is_as_seen(self) -> bool:
-        """Whether the next kernel begins with just these turns."""
-        return self.is_newest and self.added == self.linked
-
-    @property
-    def all_series(self) -> tuple[str, ...]:
+    def all_series(self) -> set[str]:
         """The series whose turns it has."""
-        return (self.series, *self.added)
+        return {self.series, *map(series_of, self.asked)}
 
     @property
     def exchange_ids(self) -> frozenset[str]:
@@ -108,6 +105,29 @@ def n_turns(n: int, adjective: str = "") -> str:
     return f"{n} {adjective}turn{'s'[: n != 1]}"
 
 
+def lost_marks(before: History, merged: History) -> dict[str, list[Turn]]:
+    """Return the turns that are pinned or hidden only since a merge."""
+    here = {turn.turn_id: turn for turn in before.turns}
+    turns = [turn for turn in merged.turns if turn.turn_id in here]
+    marks = {
+        "pinned": [t for t in turns if t.is_pinned > here[t.turn_id].is_pinned],
+        "hidden": [t for t in turns if t.is_hidden > here[t.turn_id].is_hidden],
+    }
+    return {mark: marked for mark, marked in marks.items() if marked}
+
+
+def marks_words(
+    marks: Mapping[str, list[Turn]], history: History, verbs: tuple[str, str]
+) -> str:
+    """Return which turns are pinned or hidden, with their numbers in a history."""
+    parts = []
+    for mark, turns in marks.items():
+        numbers = [str(history.index_of(turn.turn_id) + 1) for turn in turns]
+        noun, verb = ("turn", verbs[0]) if len(turns) == 1 else ("turns", verbs[1])
+        parts.append(f"{noun} {', '.join(numbers)} {verb} {mark}")
+    return " and ".join(parts)
+
+
 def read_saved(
     ledger: Ledger, name: str | None = None
 ) -> dict[str, tuple[SavedTurns, ...]]:
@@ -130,14 +150,8 @@ def read_saved(
     return {key: saved for key, saved in series.items() if saved}
 
 
-def older_note(ledger: Ledger, name: str) -> str:
-    """Return a note on how many turns the ledger has, and how to see them; or ""."""
-    exchanges = ledger.read(
-        scope="all", conversation=name, origin=_ORIGINS, texts=False
-    )
-    n = len(
-        {exchange.origin.turn_id for exchange in exchanges if exchange.status == "ok"}
-    )
+def older_note(name: str, n: int) -> str:
+    """Return a note on how many turns a restore brings back; "" if it has none."""
     if not n:
         return ""
     return (
@@ -159,11 +173,9 @@ def pick_saved(
             (series for series in saved if series.is_newest),
             max(saved, key=lambda series: series.ended_at),
         )
-        by_series = {each.series: each for each in saved}
-        linked = [by_series[name] for name in newest.linked if name in by_series]
-        return _joined(newest, linked, is_as_seen=True)
+        return replace(newest.as_seen or newest, is_as_seen=True)
     if type(number) is int and 0 < number <= len(saved):
-        return joined(saved[number - 1], ())
+        return saved[number - 1]
     raise ParameterError(
         f"{number!r} is not a number in the list of `%svc restore {in_a_line(name)}`; "
         f"choose a number from 1 to {len(saved)}.",
@@ -172,33 +184,22 @@ def pick_saved(
 
 
 def joined(first: SavedTurns, others: Iterable[SavedTurns]) -> SavedTurns:
-    """Merge the turns of other series into one, whose answers stay shown."""
+    """Merge the turns of other series, as seen, into one, whose answers stay shown."""
     newest_first = sorted(others, key=lambda each: each.number, reverse=True)
-    return _joined(first, newest_first)
-
-
-def _joined(
-    first: SavedTurns, others: list[SavedTurns], *, is_as_seen: bool = False
-) -> SavedTurns:
-    """Merge the turns of other series in this order; as they were before, if seen."""
-    series = (first, *others)
-    marks = {key: mark for each in series for key, mark in each.marks.items()}
-    same = {other: key for key, mark in marks.items() for other in mark.same}
-    history = first.history
-    for each in others:
-        history = merge(history, each.history, same=same if is_as_seen else None)
-    turns = (_with_chosen(turn, marks.get(turn.turn_id)) for turn in history.turns)
-    names = (name for each in series for name in each.all_series)
-    added = dict.fromkeys(name for name in names if name != first.series)
+    if not newest_first:
+        return first.as_seen or first
+    series = [each.as_seen or each for each in (first, *newest_first)]
+    history = series[0].history
+    for each in series[1:]:
+        history = merge(history, each.history)
     requests = (each.panel_request for each in series)
     return replace(
-        first,
-        history=replace(history, turns=tuple(turns)),
-        added=tuple(added),
-        marks=marks,
+        series[0],
+        history=history,
         panel_ids=frozenset().union(*(each.panel_ids for each in series)),
         asked={key: ids for each in series for key, ids in each.asked.items()},
         panel_request=next(filter(None, requests), None),
+        is_as_seen=False,
     )
 
 
@@ -215,15 +216,14 @@ def related(
     while len(found) > n_before:
         n_before = len(found)
         for each in tuple(rest):
-            if (
-                each.series in names
-                or not names.isdisjoint(each.linked)
-                or share_turns(history, each.history)
+            seen = each.as_seen or each
+            if not names.isdisjoint(seen.all_series) or share_turns(
+                history, seen.history
             ):
                 rest.remove(each)
                 found.append(each)
-                names |= {each.series, *each.linked}
-                history = merge(history, each.history)
+                names |= seen.all_series
+                history = merge(history, seen.history)
     return found
 
 
@@ -250,51 +250,82 @@ def _rebuild(
     Series and turns are in the order of the ledger, not by time: a clock may have been
     set back.
     """
+    answered = [
+        exchange
+        for exchange in exchanges
+        if exchange.origin.turn_id
+        and any(choice.text or choice.tool_calls for choice in exchange.choices)
+    ]
     by_series: dict[str, list[Exchange]] = {}
-    for exchange in exchanges:
-        if exchange.origin.turn_id and any(
-            choice.text or choice.tool_calls for choice in exchange.choices
-        ):
-            series = series_of(exchange.origin.turn_id)
-            by_series.setdefault(series, []).append(exchange)
+    for exchange in answered:
+        by_series.setdefault(series_of(exchange.origin.turn_id), []).append(exchange)
     newest = _seen_last(by_series, exchanges, marks)
-    restored: list[SavedTurns] = []
-    for series, answers in by_series.items():
-        by_turn: dict[str, set[str]] = {}
+
+    def read(series: str, seen: TurnMarks) -> SavedTurns:
+        rows = seen.seen
+        names = {series, *(series_of(turn_id) for row in rows for turn_id in row)}
+        answers = [
+            exchange
+            for exchange in answered
+            if series_of(exchange.origin.turn_id) in names
+        ]
+        copied = [
+            _turns_before(asked[0]) for key, asked in by_series.items() if key in names
+        ]
+        history = _to_history(
+            name, _not_undone(answers, marks), rows, tool_rows, kernels.sessions
+        )
+        turns = _in_order((*chain(*copied), *history.turns), seen, marks)
+        ids: dict[str, set[str]] = {}
         for exchange in answers:
-            by_turn.setdefault(exchange.origin.turn_id or "", set()).add(
-                exchange.exchange_id
-            )
-        answered = _not_undone(answers, marks)
-        history = _to_history(name, answered, tool_rows, kernels.sessions)
-        turns = (_with_marks(turn, marks.get(turn.turn_id)) for turn in history.turns)
-        history = replace(history, turns=tuple(turn for turn in turns if turn))
-        if history.turns:
-            saved = SavedTurns(
-                number=len(restored) + 1,
-                series=series,
-                history=history,
-                started_at=answers[0].started_at,
-                ended_at=answers[-1].started_at,
-                is_own=any(map(kernels.is_own, answers)),
-                is_newest=series == newest,
-                linked=marks.get(mark_id(series), TurnMarks()).added,
-                newest_id=exchanges[-1].exchange_id,
-                marks={
-                    turn.turn_id: marks[turn.turn_id]
-                    for turn in history.turns
-                    if turn.turn_id in marks
-                },
-                panel_ids=frozenset(
-                    exchange.origin.turn_id or ""
-                    for exchange in answers
-                    if exchange.origin.kind == "panel"
-                ),
-                asked={key: frozenset(ids) for key, ids in by_turn.items()},
-                panel_request=_panel_request(answers, marks),
-            )
-            restored.append(saved)
+            turn_id = exchange.origin.turn_id or ""
+            ids.setdefault(turn_id, set()).add(exchange.exchange_id)
+        return SavedTurns(
+            number=0,
+            series=series,
+            history=replace(history, turns=turns),
+            started_at=answers[0].started_at,
+            ended_at=answers[-1].started_at,
+            is_own=any(map(kernels.is_own, answers)),
+            is_newest=series == newest,
+            newest_id=exchanges[-1].exchange_id,
+            panel_ids=frozenset(
+                exchange.origin.turn_id or ""
+                for exchange in answers
+                if exchange.origin.kind == "panel"
+            ),
+            asked={key: frozenset(some) for key, some in ids.items()},
+            panel_request=_panel_request(answers, marks),
+        )
+
+    restored: list[SavedTurns] = []
+    for series in by_series:
+        saved = read(series, TurnMarks())
+        if (mark := marks.get(mark_id(series))) and mark.seen:
+            seen = read(series, mark)
+            saved = replace(saved if saved.history.turns else seen, as_seen=seen)
+        if saved.history.turns:
+            restored.append(replace(saved, number=len(restored) + 1))
     return tuple(restored)
+
+
+def _in_order(
+    turns: Iterable[Turn], seen: TurnMarks, marks: Mapping[str, TurnMarks]
+) -> tuple[Turn, ...]:
+    """Apply marks; order turns as they were seen, before those that came later."""
+    by_id = {turn.turn_id: turn for turn in turns}
+    same = {row[0]: row[1:] for row in seen.seen}
+    later = {
+        key: turn
+        for key, turn in by_id.items()
+        if not (key in seen.gone or (same and is_copied(key)))
+    }
+    ordered = {key: by_id[key] for key in same if key in by_id}
+    marked = []
+    for key, turn in (ordered | later).items():
+        gone = [marks[other].gone for other in same.get(key, ()) if other in marks]
+        marked.append(_with_marks(turn, marks.get(key), frozenset().union(*gone)))
+    return tuple(turn for turn in marked if turn)
 
 
 def mark_id(series: str) -> str:
@@ -341,27 +372,26 @@ def _panel_request(
 def _to_history(
     name: str,
     exchanges: list[Exchange],
+    seen: Rows,
     rows: Mapping[str, tuple[ToolRow, ...]],
     sessions: Mapping[str, str],
 ) -> History:
+    one_id = {turn_id: row[0] for row in seen for turn_id in row}
     history = History(name=name, system=exchanges[-1].request.system)
     runs: dict[str | None, tuple[ToolRow, ...]] = {}  # by turn, of its newest answer
     for exchange in exchanges:
-        origin = exchange.origin
+        turn_id = exchange.origin.turn_id or ""
+        turn_id = one_id.get(turn_id, turn_id)
         is_later_round = exchange.request.messages[-1].role == "tool"
-        before = runs.get(origin.turn_id, ()) if is_later_round else ()
-        runs[origin.turn_id] = (*before, *rows.get(exchange.exchange_id, ()))
-        answered = add_answer(
+        before = runs.get(turn_id, ()) if is_later_round else ()
+        runs[turn_id] = (*before, *rows.get(exchange.exchange_id, ()))
+        history = add_answer(
             history,
             exchange,
-            origin,
-            runs[origin.turn_id],
+            msgspec.structs.replace(exchange.origin, turn_id=turn_id),
+            runs[turn_id],
             session_id=sessions.get(exchange.exchange_id, ""),
         )
-        if answered.turns and not history.turns:
-            turns = (*_turns_before(exchange), *answered.turns)
-            answered = replace(answered, turns=turns)
-        history = answered
     return history
 
 
@@ -414,31 +444,30 @@ def changed_marks(
         {turn.turn_id: turn for turn in state.history.turns}
         for state in (before, after)
     )
-    taken_away = {*before.added} - {*after.added}  # undone, but not deleted
+    moved = before.added ^ after.added  # from the ledger to here, or back by an undo
     for turn_id in {**was, **is_now}:
         old, new = was.get(turn_id), is_now.get(turn_id)
-        if new is None and series_of(turn_id) in taken_away:
+        if old and new and replace(old, is_stale=new.is_stale) == new:
             continue
-        if old is None or new is None:
-            for other in _same_turns(new or was[turn_id], known):
-                yield other, _to_marks(new, known[other])
-        elif replace(old, is_stale=new.is_stale) == new:
-            continue
-        marks = _to_marks(new, known.get(turn_id, set()))
-        same = _same_turns(new, known) if new else ()
-        yield turn_id, msgspec.structs.replace(marks, same=same)
+        if turn_id not in moved and not (old and new):
+            for other in same_turns(new or was[turn_id], known):
+                yield other, to_marks(new, known[other])
+        if new or turn_id not in moved:
+            yield turn_id, to_marks(new, known.get(turn_id, set()))
 
 
-def _same_turns(turn: Turn, known: Mapping[str, set[str]]) -> tuple[str, ...]:
+def same_turns(turn: Turn, known: Mapping[str, set[str]]) -> tuple[str, ...]:
     """Return the ids of the other turns from which a turn has answers."""
     if is_copied(turn.turn_id):
         return ()
-    answers = {version.exchange_id for version in turn.versions}
+    answers = {each.exchange_id for each in turn.versions}
+    answers.update(each.scored_id for each in turn.versions)
     others = (key for key, ids in known.items() if not answers.isdisjoint(ids))
     return tuple(key for key in others if key != turn.turn_id)
 
 
-def _to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
+def to_marks(turn: Turn | None, known: set[str]) -> TurnMarks:
+    """Return the marks of a turn with all of its exchanges; None if it was deleted."""
     if turn is None:
         newest = max(known, default="")
         return TurnMarks(is_deleted=True, newest=newest, gone=frozenset(known))
@@ -477,8 +506,13 @@ def _not_undone(
     return remaining[::-1]
 
 
-def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
-    """Apply its marks to a turn from the ledger; None if it was deleted."""
+def _with_marks(
+    turn: Turn, marks: TurnMarks | None, others_gone: frozenset[str]
+) -> Turn | None:
+    """Apply its marks to a turn from the ledger; None if it was deleted.
+
+    `others_gone` are the answers that are gone from the same turns of other series.
+    """
     if marks is None:
         return turn
     if marks.is_deleted and is_copied(turn.turn_id):
@@ -486,7 +520,7 @@ def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
     versions = tuple(
         _with_picked(version, marks.picked.get(version.exchange_id, -1))
         for version in turn.versions
-        if version.exchange_id not in marks.gone
+        if version.exchange_id not in marks.gone | others_gone
     )
     if not versions:
         return None
@@ -501,18 +535,6 @@ def _with_marks(turn: Turn, marks: TurnMarks | None) -> Turn | None:
         is_hidden=marks.is_hidden,
         comparisons=marks.comparisons,
     )
-
-
-def _with_chosen(turn: Turn, marks: TurnMarks | None) -> Turn:
-    """Apply marks to a turn that has answers of other series, too."""
-    ids = [version.exchange_id for version in turn.versions]
-    if marks is None or marks.chosen not in ids or max(ids) > marks.newest:
-        return turn
-    versions = tuple(
-        _with_picked(version, marks.picked.get(version.exchange_id, -1))
-        for version in turn.versions
-    )
-    return replace(turn, versions=versions, chosen=ids.index(marks.chosen))
 
 
 def _with_picked(version: Version, picked: int) -> Version:

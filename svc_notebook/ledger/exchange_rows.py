@@ -399,10 +399,11 @@ class TurnMarks(msgspec.Struct, frozen=True, kw_only=True):
     picked: dict[str, int] = msgspec.field(
         default_factory=dict
     )  # index of the choice, by version
-    gone: frozenset[str] = frozenset()  # versions that were undone or deleted
+    gone: frozenset[str] = frozenset()  # versions that were undone or deleted; or turns
     comparisons: tuple[Comparison, ...] = ()
-    same: tuple[str, ...] = ()  # ids of turns of other series whose answers it has
-    added: tuple[str, ...] = ()  # of a series: others whose turns were added to it
+    # of a series to which others were added: the ids of its turns in order, each with
+    # those of the turns of other series whose answers it has
+    seen: tuple[tuple[str, ...], ...] = ()
 
 
 Marks = dict[tuple[str, str], TurnMarks]

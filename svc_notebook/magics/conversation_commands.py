@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from svc_notebook import Conversation
 from svc_notebook.conversations.restore import (
     SavedTurns,
+    lost_marks,
+    marks_words,
     n_turns,
     pick_saved,
     read_saved,
@@ -91,7 +93,8 @@ def restore_hint(session: Session) -> str:
 
 def _add(conversation: Conversation, saved: SavedTurns) -> str:
     """Add a series of turns to a conversation; say how many, and where."""
-    name, here = conversation.name, conversation.turns
+    name, before = conversation.name, conversation.history
+    here = before.turns
     if here and saved.is_in(conversation.history):
         return (
             f"{name} has these turns already ({n_turns(len(here))}); nothing was "
@@ -103,18 +106,20 @@ def _add(conversation: Conversation, saved: SavedTurns) -> str:
         return f"Restored: {name} ({n_turns(n_now)})."
     n_added = n_now - len(here)
     now = {turn.turn_id: turn for turn in conversation.turns}
-    before = {turn.turn_id: turn.versions for turn in here}
-    n_again = sum(now[key].versions != before[key] for key in before)
+    n_again = sum(now[turn.turn_id].versions != turn.versions for turn in here)
+    history = conversation.history
+    marked = marks_words(lost_marks(before, history), history, ("is", "are"))
+    marks = f" {marked.capitalize()}." if marked else ""
     if not n_added:
-        return f"Restored: other answers to {n_turns(n_again)} of {name}."
-    added_ids = [turn_id for turn_id in now if turn_id not in before]
+        return f"Restored: other answers to {n_turns(n_again)} of {name}.{marks}"
+    added_ids = [turn_id for turn_id in now if before.find(turn_id) is None]
     is_before = [*now][:n_added] == added_ids
     place = f"before the {n_turns(len(here))} here"
     answers = f", and other answers to {n_turns(n_again)}" * bool(n_again)
     return (
         f"Restored: {n_turns(n_added)} of {name}, "
         f"{place if is_before else 'in the order of asking'}{answers}. It now has "
-        f"{n_turns(n_now)}."
+        f"{n_turns(n_now)}.{marks}"
     )
 
 

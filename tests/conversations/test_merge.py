@@ -176,6 +176,91 @@ def test_a_number_adds_only_its_series() -> None:
         assert prompts(plan.restore()) == ["two"]
 
 
+def test_pins_and_hidden_turns_of_an_earlier_run_come_with_it() -> None:
+    """Unless the user has changed them here; the prompts are as the cells asked."""
+    with kernel() as plan:
+        for key in (1, 2, 3):
+            in_a_cell(plan, key)
+        plan.ask_again(2, "Edited")
+        for turn in (1, 2):
+            plan.toggle_pin(turn)
+        plan.toggle_hidden(3)
+    with kernel() as plan:
+        for key in (1, 2, 3):
+            in_a_cell(plan, key)
+        plan.toggle_pin(2)
+        plan.toggle_pin(2)
+        plan.restore()
+        marks = [(turn.is_pinned, turn.is_hidden) for turn in plan.turns]
+        plan.toggle_pin(1)
+    with kernel() as plan:
+        for key in (1, 2, 3):
+            in_a_cell(plan, key)
+        plan.restore()
+
+        assert marks == [(True, False), (False, False), (False, True)]
+        assert prompts(plan) == ["Question 1", "Question 2", "Question 3"]
+        assert [len(turn.versions) for turn in plan.turns] == [3, 4, 3]
+        assert [turn.is_pinned for turn in plan.turns] == [False] * 3
+        assert [turn.is_hidden for turn in plan.turns] == [False, False, True]
+
+
+def test_the_order_of_three_runs_is_the_same_in_the_next_kernel() -> None:
+    """The note beforehand counts what a restore brings back."""
+    asked("token", "example", "why", "English")
+    asked("token", "example", "shorter", "why")
+    with kernel() as plan:
+        for prompt in ("token", "example", "why"):
+            plan.ask(prompt)
+        plan.restore()
+        live = seen(plan)
+    with kernel() as plan:
+        note = plan.older_note()
+        plan.restore()
+
+        assert len(plan.turns) == 6
+        assert seen(plan) == live
+        assert note == (
+            "the ledger has 6 older turns of plan, not sent here; `%svc restore plan` "
+            "brings them back"
+        )
+        frame = svc.conversations_df("plan")
+        assert frame["n_turns"].to_list() == [6]
+
+
+def test_runs_that_a_kernel_without_turns_restores_stay_one_turn_each() -> None:
+    """In the kernel after it, too, also if that only goes on."""
+    asked("one", "two", "three")
+    asked("one", "two")
+    with kernel() as plan:
+        plan.restore()
+        plan.toggle_hidden(1)
+        plan.toggle_pin(2)
+        live = seen(plan)
+    with kernel() as plan:
+        plan.resume(None, "")
+
+        assert prompts(plan) == ["one", "two", "three"]
+        assert seen(plan) == live
+
+
+def test_turns_of_another_notebook_that_were_undone_are_not_deleted() -> None:
+    """They are not here in the next kernel, but the ledger has them."""
+    asked("one")
+    with kernel() as plan:
+        plan.restore()
+        with kernel() as other:
+            other.restore().ask("two")
+        plan.restore()
+        plan.undo()
+        live = prompts(plan)
+    with kernel() as plan:
+        plan.restore()
+
+        assert (live, prompts(plan)) == (["one"], ["one"])
+        assert prompts(plan.restore(1)) == ["one", "two"]
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -190,17 +275,28 @@ STEPS = st.lists(
 
 def act(plan: svc.Conversation, kind: str, place: int) -> None:
     """Change a conversation in one way; without turns, ask one."""
-    if kind == "ask" or not plan.turns:
+    if kind == "ask" or not (plan.turns or kind in {"add", "number", "cell"}):
         plan.ask(f"Question {place}")
-    elif kind == "add":
-        plan.restore()
+    elif kind in {"add", "number"}:
+        if saved := plan.saved():
+            plan.restore(None if kind == "add" else 1 + place % len(saved))
     elif kind == "undo":
         plan.undo()
+    elif kind == "redo":
+        plan.redo()
+    elif kind == "cell":
+        in_a_cell(plan, place)
+    elif kind == "elsewhere":
+        elsewhere(plan, place)
     else:
         turn = 1 + place % len(plan.turns)
         n_versions = len(plan.turns[turn - 1].versions)
         acts: dict[str, Callable[[], object]] = {
             "again": lambda: plan.ask_again(turn),
+            "edit": lambda: plan.ask_again(turn, f"Edited {place}"),
+            "go_on": lambda: (
+                plan.go_on(turn) if plan.turns[turn - 1].version.can_go_on else None
+            ),
             "choose": lambda: plan.choose(turn, 1 + place % n_versions),
             "hide": lambda: plan.toggle_hidden(turn),
             "pin": lambda: plan.toggle_pin(turn),
@@ -252,3 +348,98 @@ def test_adding_twice_is_adding_once_and_nothing_is_lost(
     assert sorted(answers) == sorted(kept)  # none is lost, none comes twice
     assert fresh.items() <= shown.items()
     assert next_day == once
+
+
+def in_a_cell(plan: svc.Conversation, key: int) -> None:
+    """Ask as a cell does, which asks its turn again when it runs again."""
+    turn = plan.next_turn(f"Question {key}", turn_key=f"cell-{key}")
+    completion = current().client.complete(turn.request, origin=turn.origin)
+    plan.record(turn, completion)
+
+
+def elsewhere(plan: svc.Conversation, place: int) -> None:
+    """Ask in another notebook meanwhile, and add that here."""
+    with kernel(plan.name) as other:
+        if place % 2:
+            other.resume(None, "")
+        act(other, ("ask", "cell")[place // 2], place)
+    plan.restore()
+
+
+KERNELS = st.lists(
+    st.tuples(
+        st.booleans(),  # whether it goes on where the one before ended
+        st.lists(
+            st.tuples(
+                st.sampled_from(
+                    [
+                        "ask",
+                        "cell",
+                        "cell",
+                        "again",
+                        "edit",
+                        "choose",
+                        "hide",
+                        "pin",
+                        "delete",
+                        "undo",
+                        "redo",
+                        "add",
+                        "add",
+                        "number",
+                        "elsewhere",
+                        "go_on",
+                    ]
+                ),
+                st.integers(0, 3),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(KERNELS)
+def test_the_next_kernel_shows_what_was_seen_last(
+    kernels: list[tuple[bool, list[tuple[str, int]]]],
+) -> None:
+    """Order, answers, what is sent of them, and marks; no answer comes twice."""
+    name = uuid4().hex
+    cut = {"when": {"contains": "Question 3"}, "text": "o", "finish_reason": "length"}
+    with (
+        Emulator(
+            script=[cut | {"times": None}],
+            tokens_per_s=None,
+            first_token_s=0,
+            limits=False,
+        ) as emulator,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("SVC_BASE_URL", emulator.base_url)
+        environment.setenv("SVC_API_KEY", emulator.api_key)
+        for goes_on, steps in kernels:
+            with kernel(name) as plan:
+                if goes_on:
+                    plan.resume(None, "")
+                for step in steps:
+                    act(plan, *step)
+                live = seen(plan)
+                answers = [id_ for turn in plan.turns for id_ in ids(turn)]
+            with kernel(name) as plan:
+                if live:
+                    plan.resume(None, "")
+                    assert seen(plan) == live
+            assert len({*answers}) == len(answers)
+        with kernel(name) as plan:
+            everything = add_all(plan)
+        with kernel(name) as plan:
+            assert not everything or seen(plan.restore()) == everything

@@ -398,6 +398,26 @@ def test_after_run_all_restore_merges_what_was_asked_before(
     assert "unit has these turns already (4 turns); nothing was restored." in again
 
 
+def test_restore_after_run_all_says_what_is_pinned_and_hidden_again(
+    named_cells: Named, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the numbers of the turns; nothing is said of marks that are here."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    for run in range(2):
+        with isolated():
+            named_cells("a", "%%svc -c unit\nWhat is a set?")
+            named_cells("b", "%%svc -c unit\nAn example?")
+            if run == 0:
+                named_cells("p", "%svc pin unit 1\n%svc hide unit 2")
+            else:
+                restored = named_cells("r", "%svc restore unit")
+
+    assert restored == (
+        "Restored: other answers to 2 turns of unit. Turn 1 is pinned and turn 2 is "
+        "hidden.\n"
+    )
+
+
 def test_restore_in_a_new_kernel_finds_what_a_failed_run_all_has_hidden(
     named_cells: Named, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

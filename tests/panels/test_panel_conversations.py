@@ -532,6 +532,34 @@ def test_after_run_all_the_panel_offers_the_turns_asked_before(
     assert (page.view["newer"], page.view["n_turns"]) == ("", 3)
 
 
+def test_pins_and_hidden_turns_of_an_earlier_run_are_offered(
+    kept: OpenPage,
+) -> None:
+    """Also if nothing else is missing; the button brings them, undo removes them."""
+    with isolated():
+        page = kept("unit")
+        for prompt in ("One?", "Two?", "Three?"):
+            page.ask(prompt)
+        first, _, third = page.view["turns"]
+        page.say("pin", turn=first["id"])
+        page.say("hide", turn=third["id"])
+        page.panel.close()
+        current().ledger.close()
+    for prompt in ("One?", "Two?", "Three?"):
+        svc.conversation("unit").ask(prompt)
+    page = kept("unit")
+    noted = page.view["newer"]
+    page.say("newer", on=True)
+    added = [(turn["is_pinned"], turn["is_hidden"]) for turn in page.view["turns"]]
+    told = page.view["newer"]
+    page.say("undo")
+    page.say("draft", id="a", text="Next", n_attached=0)
+
+    assert noted == "Before the restart, turn 1 was pinned and turn 3 was hidden."
+    assert added == [(True, False), (False, False), (False, True)]
+    assert (told, page.view["newer"]) == ("", noted)
+
+
 def test_turns_asked_before_are_never_added_unasked(run_again: OpenPage) -> None:
     """The note can be dismissed; a cell and a message send what is shown."""
     page = run_again("unit")
