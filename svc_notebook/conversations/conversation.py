@@ -450,10 +450,9 @@ class Conversation:
 
         Args:
             number: The number of a series of turns, as `saved` counts them, from 1. If
-                None, what was seen last, with earlier runs of the same cells or
-                prompts. If there are turns here, it is what other kernels have asked
-                meanwhile, and earlier runs of the turns here; without any, the newest
-                of the other series.
+                None and there are turns here, what other kernels have asked meanwhile,
+                and earlier runs of the turns here. Without any of these, what was seen
+                last, with earlier runs of the same cells or prompts.
 
         Raises:
             ParameterError: The ledger has no such turns.
@@ -480,8 +479,6 @@ class Conversation:
         others = tuple(turns for turns in saved if turns.series != state.series)
         is_own = bool(self.turns) and state.all_series == {state.series}
         last = pick_saved(others if is_own and others else saved, self.name, None)
-        if self.turns:
-            return last
         return joined(last, related(last.history, last.all_series, saved))
 
     def resume(self, turn_key: str | None, prompt: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -185,7 +186,7 @@ def pick_saved(
 
 def joined(first: SavedTurns, others: Iterable[SavedTurns]) -> SavedTurns:
     """Merge the turns of other series, as seen, into one, whose answers stay shown."""
-    newest_first = sorted(others, key=lambda each: each.number, reverse=True)
+    newest_first = sorted(others, key=attrgetter("number"), reverse=True)
     if not newest_first:
         return first.as_seen or first
     series = [each.as_seen or each for each in (first, *newest_first)]
@@ -224,7 +225,7 @@ def related(
                 found.append(each)
                 names |= seen.all_series
                 history = merge(history, seen.history)
-    return found
+    return sorted(found, key=attrgetter("number"))
 
 
 class _Kernels(NamedTuple):

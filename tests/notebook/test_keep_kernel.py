@@ -104,11 +104,11 @@ def test_a_conversation_goes_on_in_a_new_kernel(
     )
     assert "went on with 2 turns of plan" in new_cell.shown
     assert "begins plan again" in top.shown
-    assert "5 older turns of plan, not sent here; `%svc restore plan`" in (
+    assert "3 older turns of plan, not sent here; `%svc restore plan`" in (
         unwatched.shown
     )
-    assert "Restored: 2 turns of plan, before the 1 turn here." in restored.shown
-    assert sent() == ["one", "two", "four", "five"]
+    assert "Restored: 3 turns of plan, before the 1 turn here." in restored.shown
+    assert sent() == ["one", "two", "three", "four", "five"]
 
 
 def test_what_is_not_recorded_or_forgotten_is_gone(
