@@ -270,12 +270,14 @@ def _rebuild(
             for exchange in answered
             if series_of(exchange.origin.turn_id) in names
         ]
-        copied = [
-            _turns_before(asked[0]) for key, asked in by_series.items() if key in names
-        ]
         history = _to_history(
             name, _not_undone(answers, marks), rows, tool_rows, kernels.sessions
         )
+        copied = [
+            _turns_before(asked[0], history)
+            for key, asked in by_series.items()
+            if key in names
+        ]
         turns = _in_order((*chain(*copied), *history.turns), seen, marks)
         ids: dict[str, set[str]] = {}
         for exchange in answers:
@@ -396,8 +398,18 @@ def _to_history(
     return history
 
 
-def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
-    """Return the copied turns of a conversation, which come before its own turns."""
+def _turns_before(exchange: Exchange, history: History) -> tuple[Turn, ...]:
+    """Return the copied turns of a series, which come before its own turns.
+
+    Turns of other series that were added before its first request are not copied ones.
+    """
+    series = series_of(exchange.origin.turn_id)
+    added = {
+        (version.prompt, *version.replies)
+        for turn in history.turns
+        if series_of(turn.turn_id) != series
+        for version in turn.versions
+    }
     sent = [
         message for message in exchange.request.messages if message.role != "system"
     ]
@@ -407,12 +419,12 @@ def _turns_before(exchange: Exchange) -> tuple[Turn, ...]:
     turns = []
     for at, end in pairwise(starts):
         replies: tuple[Message, ...] = tuple(sent[at + 1 : end])
-        if replies:
+        if replies and (sent[at], *replies) not in added:
             version = Version(
                 exchange_id=exchange.exchange_id, prompt=sent[at], replies=replies
             )
             turns.append(Turn(turn_id="", versions=(version,)))
-    return to_copied(turns, series_of(exchange.origin.turn_id))
+    return to_copied(turns, series)
 
 
 def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:

@@ -244,6 +244,24 @@ def test_runs_that_a_kernel_without_turns_restores_stay_one_turn_each() -> None:
         assert seen(plan) == live
 
 
+def test_turns_that_were_added_to_copied_ones_come_once() -> None:
+    """The first request of the series sent both."""
+    asked("one", "two")
+    examples = [
+        {"role": "user", "content": "example"},
+        {"role": "assistant", "content": "answer"},
+    ]
+    with kernel() as plan:
+        plan.begin(examples)
+        plan.restore().ask("three")
+        live = prompts(plan), [turn.is_stale for turn in plan.turns]
+    with kernel() as plan:
+        plan.restore()
+
+        assert live[0] == ["example", "one", "two", "three"]
+        assert (prompts(plan), [turn.is_stale for turn in plan.turns]) == live
+
+
 def test_turns_of_another_notebook_that_were_undone_are_not_deleted() -> None:
     """They are not here in the next kernel, but the ledger has them."""
     asked("one")
