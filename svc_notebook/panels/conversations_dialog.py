@@ -192,7 +192,7 @@ def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
         if (value := code_settings.value(name)) != PanelSettings().value(name):
             settings = settings.setting(name, value, UNKNOWN)
             del unusable[name]
-    context.change(settings=settings, unusable=unusable)
+    context.change(settings=settings, unusable=unusable, refused={})
     names = ", ".join(map(label_of, unusable))
     return f"Not as in its last turn: {names}; the field says why." if names else ""
 

@@ -37,7 +37,7 @@ from .browser_messages import BrowserMessage, Comm, read_message
 from .compared_replies import COMPARED, NO_TOOLS, SideBySide, to_group
 from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
 from .reply_table import make_frame
-from .settings_form import PanelSettings
+from .settings_form import NAMES, PanelSettings
 from .view import PanelContext, PanelView, Phase, draw_item
 
 BUSY = "A reply is being written; stop it, or wait until it ends."
@@ -103,6 +103,7 @@ class PanelReplies:
         `attached` are names in the notebook, whose values are read now; `kept` are
         names of attachments that the turn already has: a variable is read again.
         """
+        self._context.refuse_sending()
         live = LiveReply(turn=turn or "new", prompt=text)
         message: dict[str, Any] = {"turn": turn}
         if text is not None:
@@ -172,6 +173,7 @@ class PanelReplies:
 
     def go_on(self, turn_id: str) -> None:
         """Continue a turn's reply; a compared one with the model that wrote it."""
+        self._context.refuse_sending()
         turn = self._context.conversation.history.turn(turn_id)
         settings = self._request_settings(self._context.state.settings)
         if turn.comparison:
@@ -326,7 +328,13 @@ class PanelController:
             comparing = replace(context.state.comparing, by="")
             context.change(comparing=comparing, notice=NO_TOOLS)
         self._check(settings)
-        context.change(settings=reopened_settings)
+        now = context.state.settings
+        refused = {
+            name: value
+            for name, value in context.state.refused.items()
+            if reopened_settings.value(name) == now.value(name)
+        }
+        context.change(settings=reopened_settings, refused=refused)
         self.view.show()
 
     def display(
@@ -424,10 +432,34 @@ class PanelController:
                 message.name, message.value, self.context.info
             )
             self._check(settings)
-            unusable = {**self.context.state.unusable}
-            unusable.pop(message.name, None)
-            self.context.change(settings=settings, unusable=unusable)
+            self.context.change(settings=settings)
+        self._forget_refusal(message.name)
         self.view.show()
+
+    def keep_refused(self, message: BrowserMessage, reason: str) -> None:
+        """Keep a refused value for the field of its setting, unless it has a key."""
+        if message.name not in NAMES:
+            return
+        text = str(message.value)
+        has_key = self.context.session.key_hider()(text) != text
+        refused = {"text": reason, **({} if has_key else {"value": message.value})}
+        self.context.change(
+            refused={**self.context.state.refused, message.name: refused}
+        )
+
+    def forget_refused(self, message: BrowserMessage) -> None:
+        """Remove the notice; with the name of a setting, also its refused value."""
+        self.dismiss()
+        self._forget_refusal(message.name)
+        self.context.change(unusable={})
+        self.view.show()
+
+    def _forget_refusal(self, name: str) -> None:
+        state = self.context.state
+        refused, unusable = {**state.refused}, {**state.unusable}
+        refused.pop(name, None)
+        unusable.pop(name, None)
+        self.context.change(refused=refused, unusable=unusable)
 
     def set_send_key(self, message: BrowserMessage) -> None:
         """Choose whether Enter or Shift+Enter sends."""
@@ -589,12 +621,6 @@ def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> PanelAct:
     )
 
 
-def _dismiss(panel: PanelController, _: BrowserMessage) -> None:
-    panel.dismiss()
-    panel.context.change(unusable={})
-    panel.view.show()
-
-
 _ON_TURN = ("turn",)
 ACTIONS: Mapping[str, PanelAction] = {
     "hello": PanelAction(act=PanelController.greet, phases=_ALWAYS, is_offered=False),
@@ -634,7 +660,12 @@ ACTIONS: Mapping[str, PanelAction] = {
     "compare": PanelAction(
         act=PanelController.compare, needs=("name",), phases=_ALWAYS, is_offered=False
     ),
-    "dismiss": PanelAction(act=_dismiss, phases=_ALWAYS, is_offered=False),
+    "dismiss": PanelAction(
+        act=PanelController.forget_refused,
+        needs=("name",),
+        phases=_ALWAYS,
+        is_offered=False,
+    ),
     "newer": PanelAction(
         act=PanelController.take_newer, needs=("on",), is_offered=False
     ),
@@ -829,11 +860,13 @@ def refusal(
 
 def perform(panel: PanelController, content: object) -> None:
     """Carry out a message from the browser; never raises."""
-    comm = panel.context.comm
+    comm, message = panel.context.comm, None
     try:
         message = read_message(content, FIELDS, is_subshelled=comm.hear())
         _perform(panel, message)
     except SvcError as error:
+        if message and message.kind == "set":
+            panel.keep_refused(message, str(error))
         panel.view.show_problem(str(error))
     except Exception as problem:  # noqa: BLE001 - shown in the panel
         panel.view.show_failure(problem)

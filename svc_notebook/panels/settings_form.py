@@ -43,6 +43,8 @@ OFFERED = (
 
 EXTRA = "extra"
 
+NAMES = frozenset({"model", "system", *OFFERED, EXTRA})  # of all fields
+
 _EXTRA_HELP = (
     "fields that the document does not show but another server may accept, such as "
     '{"seed": 1}; sent with every request'

@@ -21,6 +21,7 @@ from svc_notebook.conversations.turn_request import fit
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
 from svc_notebook.display.tool_runs import NOT_ANSWERED, shortened_html
+from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import BUDGET_TOKENS, ModelInfo
 from svc_notebook.service.request import Message
 from svc_notebook.session import Session
@@ -41,6 +42,11 @@ from .side_area import SideArea
 from .static_transcript import StaticTranscript
 
 _log = logging.getLogger(__name__)
+
+_MEND = (
+    "Change the value in its field, or close the message there to go back to the value "
+    "before."
+)
 
 
 class Phase(StrEnum):
@@ -70,6 +76,8 @@ class PanelState:
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
     # reasons why settings of the last turn are not used, by the names of the settings
     unusable: Mapping[str, str] = field(default_factory=dict)
+    # typed values that were refused, and why; nothing is sent until they are changed
+    refused: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     send_on_enter: bool = True
     main_writes: int = 0  # how often it was shown while `Comm.is_lost`
 
@@ -111,6 +119,12 @@ class PanelContext:
         """Add a sentence to the notice."""
         with self.lock:
             self.change(notice=" ".join(filter(None, [self.state.notice, text])))
+
+    def refuse_sending(self) -> None:
+        """Refuse to send while a refused value is in the field of a setting."""
+        if self.state.refused:
+            reasons = " ".join(each["text"] for each in self.state.refused.values())
+            raise ParameterError(f"Nothing was sent. {reasons} {_MEND}", param="panel")
 
     def cells_settings(self, system: str | None) -> dict[str, Any]:
         """Return what code has set otherwise than it is now, as the form has it.
@@ -297,6 +311,7 @@ def to_view(  # noqa: PLR0913 - the parts of a view
         "newer": state.newer,
         "settings": state.settings.values(model=model, system=history.system),
         "unusable": {**state.unusable},
+        "refused": {**state.refused},
         "fields": fields(
             model=model, models=models, most_tokens=meter["budget_tokens"]
         ),

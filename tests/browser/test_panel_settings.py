@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.panel_page import PanelPage, turn, view
 
 
-def test_settings_are_sent_and_a_refused_one_is_taken_back(page: Page) -> None:
+def test_settings_are_sent_and_drawn_as_the_kernel_has_them(page: Page) -> None:
     """A field shows what the kernel told, also where that is what it was before."""
     panel = PanelPage(page, view())
     panel.root.get_by_text("Settings").click()
@@ -44,6 +44,9 @@ def test_enter_takes_a_setting(page: Page) -> None:
     assert panel.sent == [{"t": "set", "name": "temperature", "value": 0.5}]
 
 
+NOT_ALLOWED = "temperature=7 is not allowed"
+
+
 def refused(page: Page) -> tuple[PanelPage, Locator]:
     """Open a panel that has refused a temperature; return it and the field."""
     panel = PanelPage(page, view())
@@ -51,7 +54,8 @@ def refused(page: Page) -> tuple[PanelPage, Locator]:
     temperature = panel.root.get_by_label("temperature")
     temperature.fill("7")
     temperature.blur()
-    panel.show(notice="temperature=7 is not allowed", is_problem=True)
+    refused = {"temperature": {"text": NOT_ALLOWED, "value": 7}}
+    panel.show(notice=NOT_ALLOWED, is_problem=True, refused=refused)
     panel.tell(t="heard", kind="set")
     return panel, temperature
 
@@ -60,17 +64,17 @@ def test_a_refused_setting_is_said_at_its_field(page: Page) -> None:
     """There, and not again above; a value that is taken ends it."""
     panel, temperature = refused(page)
     refusal = panel.root.locator(".svc-refusal:visible")
-    expect(refusal).to_have_text("temperature=7 is not allowed")
+    expect(refusal).to_have_text(NOT_ALLOWED)
     expect(temperature).to_have_attribute("aria-invalid", "true")
     expect(panel.root.locator(".svc-notice")).to_have_count(0)
-    expect(panel.said).to_have_text("temperature=7 is not allowed")
+    expect(panel.said).to_have_text(NOT_ALLOWED)
     panel.root.get_by_text("Settings").click()
     expect(panel.root.locator(".svc-notice.svc-failed")).to_have_count(1)
 
     panel.root.get_by_text("Settings").click()
     temperature.fill("1")
     temperature.blur()
-    panel.show(notice="", is_problem=False)
+    panel.show(notice="", is_problem=False, refused={})
     panel.tell(t="heard", kind="set")
     expect(refusal).to_have_count(0)
     expect(temperature).not_to_have_attribute("aria-invalid", "true")
@@ -90,7 +94,7 @@ def test_a_setting_of_the_last_turn_that_is_not_used_says_why(page: Page) -> Non
     panel.show(unusable={})
     expect(refusals).to_have_count(0)
 
-    assert panel.sent == [{"t": "dismiss"}]
+    assert panel.sent == [{"t": "dismiss", "name": "temperature"}]
 
 
 def test_the_list_of_models_comes_back(page: Page) -> None:
@@ -160,16 +164,58 @@ def test_an_edit_of_a_turn_that_is_deleted_becomes_the_draft(page: Page) -> None
     expect(panel.turns).to_have_count(1)
 
 
-def test_a_refusal_can_be_dismissed(page: Page) -> None:
-    """At its field or above the composer; the kernel forgets it, and both go."""
+def test_a_refused_value_stays_until_it_is_changed(page: Page) -> None:
+    """Whatever is sent or said meanwhile; the header leads to it, too."""
     panel, temperature = refused(page)
-    panel.button("Dismiss").click()
-    panel.show(notice="", is_problem=False)
+    panel.composer.fill("Question")
+    panel.composer.press("Enter")
+    panel.show(notice="Nothing was sent.", is_problem=True)
+    panel.tell(t="heard", kind="send")
 
-    assert panel.sent[-1] == {"t": "dismiss"}
+    refusal = panel.root.locator(".svc-refusal:visible")
+    expect(panel.composer).to_have_value("Question")
+    expect(temperature).to_have_value("7")
+    expect(refusal).to_have_text(NOT_ALLOWED)
+    expect(panel.root.locator(".svc-notice")).to_have_text("Nothing was sent.")
+    panel.root.get_by_text("Settings").click()
+    panel.button("temperature refused").click()
+    expect(temperature).to_be_focused()
+    expect(refusal).to_be_visible()
+
+
+def test_a_refused_value_can_be_taken_back(page: Page) -> None:
+    """By the cross at its field; the field has the value before."""
+    panel, temperature = refused(page)
+    panel.button("Go back to the value before").click()
+    panel.show(notice="", is_problem=False, refused={})
+    panel.tell(t="heard", kind="dismiss")
+
+    assert panel.sent[-1] == {"t": "dismiss", "name": "temperature"}
+    expect(temperature).to_have_value("")
     expect(panel.root.locator(".svc-refusal:visible")).to_have_count(0)
     expect(temperature).not_to_have_attribute("aria-invalid", "true")
     expect(panel.root.locator(".svc-notice")).to_have_count(0)
+
+
+def test_a_refused_text_with_a_key_stays_where_it_was_typed(page: Page) -> None:
+    """The kernel does not keep it; the rest of the text is not lost."""
+    panel = PanelPage(page, view())
+    panel.root.get_by_text("Settings").click()
+    system = panel.root.get_by_label("system")
+    system.fill("Be brief. secret")
+    system.blur()
+    panel.show(
+        notice="It has a key",
+        is_problem=True,
+        refused={"system": {"text": "It has a key"}},
+    )
+    panel.tell(t="heard", kind="set")
+    expect(system).to_have_value("Be brief. secret")
+    panel.button("Go back to the value before").click()
+    panel.show(notice="", is_problem=False, refused={})
+    panel.tell(t="heard", kind="dismiss")
+
+    expect(system).to_have_value("")
 
 
 def test_enter_during_a_reply_keeps_the_draft_and_says_so(page: Page) -> None:

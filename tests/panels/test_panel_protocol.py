@@ -88,6 +88,7 @@ def test_everything_that_is_said_has_a_type(open_page: OpenPage) -> None:
     page = open_page(tools=[pay])
     page.say("hello")
     page.say("set", name="temperature", value=9)
+    page.say("dismiss", name="temperature")
     page.say("send", text="pay 5")
     page.wait(lambda: page.view["ask"])
     asked = page.view

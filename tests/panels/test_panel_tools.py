@@ -379,7 +379,7 @@ def test_several_choices_and_tools_are_refused_when_they_are_set(
 
     page.say("set", name="n", value=3)
     refused = page.view["notice"]
-    page.say("dismiss")
+    page.say("dismiss", name="")
 
     assert "open a panel without tools" in refused
     assert page.view["settings"]["n"] is None

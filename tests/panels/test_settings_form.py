@@ -183,7 +183,7 @@ def test_a_model_that_the_server_lacks_is_not_used(next_day: NextDay) -> None:
 
     assert page.view["settings"]["model"] == "one"
     assert "The last turn used svc-instruct" in page.view["unusable"]["model"]
-    page.say("dismiss")
+    page.say("dismiss", name="model")
     assert page.view["unusable"] == {}
 
 
@@ -261,3 +261,62 @@ def test_an_empty_system_message_is_none(
     page.say("set", name="system", value=typed)
 
     assert page.panel.conversation.system == system
+
+
+def test_nothing_is_sent_while_a_refused_value_stands(
+    open_page: OpenPage, emulator: Emulator
+) -> None:
+    """The field keeps it, and the message box says so, until it is changed."""
+    page = open_page()
+    page.ask("Hello")
+    page.say("set", name="temperature", value=3)
+    page.say("set", name="max_tokens", value=9000)
+    n_sent, turn = len(emulator.requests), page.view["turns"][0]["id"]
+    for kind, content in {
+        "send": {"text": "And now?"},
+        "edit": {"turn": turn, "text": "Hi"},
+        "regenerate": {"turn": turn},
+    }.items():
+        page.say(kind, **content)
+        assert page.view["notice"].startswith("Nothing was sent. ")
+        assert "3" in page.view["notice"]
+        assert "9000" in page.view["notice"]
+        assert (page.view["state"], page.view["is_problem"]) == ("idle", True)
+    values = {name: each["value"] for name, each in page.view["refused"].items()}
+    assert values == {"temperature": 3, "max_tokens": 9000}
+    assert len(emulator.requests) == n_sent
+
+    page.say("set", name="temperature", value=1)
+    page.say("dismiss", name="max_tokens")
+    assert (page.view["refused"], page.view["notice"]) == ({}, "")
+    page.ask("And now?")
+    assert emulator.requests[-1].json["temperature"] == 1
+
+
+def test_a_refused_value_goes_with_the_settings_of_another_conversation(
+    open_page: OpenPage,
+) -> None:
+    """To close the notice above the message does not take it away."""
+    page, other = open_page(), open_page("sea")
+    other.ask("Hello")
+    page.say("set", name="temperature", value=3)
+    page.say("dismiss", name="")
+    page.say("find", text="")
+    assert [*page.view["refused"]] == ["temperature"]
+    page.say("open", name="sea")
+
+    assert page.view["refused"] == {}
+
+
+def test_a_refused_value_with_a_key_is_kept_in_no_view(
+    open_page: OpenPage, emulator: Emulator
+) -> None:
+    """The page that it was typed in still has it, and nothing is sent."""
+    page = open_page()
+    page.say("set", name="system", value=f"Be brief {emulator.api_key}")
+    assert [*page.view["refused"]["system"]] == ["text"]
+    page.say("send", text="Hello")
+
+    assert page.view["notice"].startswith("Nothing was sent. ")
+    assert not page.view["turns"]
+    assert emulator.api_key not in str(page.comm.published)

@@ -97,7 +97,7 @@ class ChatConnection extends KernelConnection {
     if (kind === "edit" && this.drafts.edited) this.drafts.edited.isHeard = true;
     if (isIdle && this.drafts.edited?.isHeard) this.drafts.settleEdit();
     for (const view of this.views) {
-      view.settings.heard(kind, this.view);
+      view.settings.forget();
       view.compare.heard(kind, this.view);
       view.conversations.heard(kind, this.view);
     }

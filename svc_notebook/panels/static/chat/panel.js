@@ -318,7 +318,7 @@ class Panel {
     const cells = Object.entries(view.cells ?? {});
     const setAll = () => cells.forEach(([name, value]) => this.send("set", { name, value }));
     if (cells.length) buttons.push(textButton("cells", setAll));
-    const lines = [notice && dismissable(kind, notice, () => this.send("dismiss"), ...buttons)];
+    const lines = [notice && dismissable(kind, notice, () => this.send("dismiss", { name: "" }), ...buttons)];
     const takeNewer = (on) => this.send("newer", { on });
     if (view.newer) {
       const add = textButton("newer", () => takeNewer(true));

@@ -8,7 +8,8 @@
  * What the browser sends; `t` is the name of a row in panels/panel_actions.py.
  * @typedef {{t: "stop"}} StopAction
  * @typedef {{t: "decide", id: string, verdict: string, arguments: ?string}} DecideAction
- * @typedef {{t: "dismiss"}} DismissAction removes the notice
+ * @typedef {{t: "dismiss", name: string}} DismissAction removes the notice; with the name
+ *   of a setting, also its refused value
  * @typedef {{t: "newer", on: boolean}} NewerAction adds what other kernels have asked
  *   meanwhile, or dismisses the note on it
  * @typedef {{t: "undo"}} UndoAction
@@ -80,7 +81,7 @@
  * and turns that have changed.
  * @typedef {{panel_id: string, sidecar_id: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
- *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, cells: object, newer: string, settings: object, unusable: object, fields: Field[],
+ *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, cells: object, newer: string, settings: object, unusable: object, refused: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, tools: string[], ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
  * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,

@@ -6,8 +6,6 @@ class SettingsForm {
     this.seen = {};
     this.controls = {};
     this.refusals = {};
-    this.unhandled = []; // fields whose change the kernel has not handled yet
-    this.refusal = "";
     this.grid = make("div", { class: "svc-grid" });
     this.enter = make("input", { type: "checkbox", change: () => this.setEnter() });
     const words = "Enter sends, Shift+Enter breaks the line";
@@ -23,33 +21,22 @@ class SettingsForm {
   }
 
   /** Return whether the field of the error shows it. */
-  isSaying({ notice, is_problem: isProblem }) {
-    const name = this.unhandled[0] ?? (this.refusal === notice ? this.refused : null);
-    return Boolean(isProblem && name) && (this.element.open || name === "model");
+  isSaying({ notice, is_problem: isProblem, refused = {} }) {
+    const isHere = ([name, { text }]) => text === notice && (this.element.open || name === "model");
+    return Boolean(isProblem) && Object.entries(refused).some(isHere);
   }
 
-  /** Show the kernel's values again, and an error at the field that was refused. */
-  heard(kind, { notice, is_problem: isProblem }) {
-    this.forget();
-    const name = kind === "set" ? this.unhandled.shift() : null;
-    if (!name || !this.controls[name]) return;
-    this.refusal = isProblem ? notice : "";
-    this.refused = name;
-    this.refuse(name, this.refusal);
-  }
-
-  /** Show an error at a field; "" removes it. */
-  refuse(name, text) {
-    const close = iconButton("close", () => this.panel.send("dismiss"));
-    this.refusals[name].hidden = !text;
-    this.refusals[name].replaceChildren(make("span", {}, text), close);
-    this.controls[name].setAttribute("aria-invalid", Boolean(text));
-  }
-
-  /** Show why settings of the last turn are not used. */
-  drawUnusable(unusable) {
-    if (!isNew(this.seen, "unusable", unusable)) return;
-    for (const name of Object.keys(this.refusals)) this.refuse(name, unusable[name] ?? "");
+  /** Show why settings are not used; the cross of a refused value goes back to the one before. */
+  drawRefusals(refused, unusable) {
+    if (!isNew(this.seen, "refusals", [refused, unusable])) return;
+    for (const [name, refusal] of Object.entries(this.refusals)) {
+      const text = refused[name]?.text ?? unusable[name] ?? "";
+      const words = refused[name] ? "Go back to the value before" : BUTTONS.close.label;
+      const close = iconButton("close", () => this.panel.send("dismiss", { name }), words);
+      refusal.hidden = !text;
+      refusal.replaceChildren(make("span", {}, text), close);
+      this.controls[name].setAttribute("aria-invalid", Boolean(text));
+    }
   }
 
   /** Let the next call draw all fields again, except the one that is being edited. */
@@ -65,13 +52,15 @@ class SettingsForm {
     button.setAttribute("aria-pressed", isOn);
   }
 
-  /** Show settings that differ from their defaults in the header. */
-  drawChips(fields, settings) {
+  /** Show settings that differ from their defaults, or were refused, in the header. */
+  drawChips(fields, settings, refused) {
     const changed = fields.filter(({ name, default: usual }) => {
+      if (refused[name]) return true;
       const value = settings[name] ?? "";
       return name !== "model" && value !== "" && `${value}` !== `${usual ?? ""}`;
     });
     const chips = changed.map(({ name, label, kind }) => {
+      if (refused[name]) return { name, words: `${label} refused`, title: "" };
       const words = kind === "longtext" ? label : `${label} ${settings[name]}`;
       return { name, words, title: kind === "longtext" ? settings[name].slice(0, TITLE_CHARS) : "" };
     });
@@ -97,36 +86,30 @@ class SettingsForm {
     this.panel.send("enter", { on: this.enter.checked });
   }
 
-  /** Remove a refusal that was dismissed or replaced by another notice. */
-  drawRefusals({ notice, is_problem: isProblem }) {
-    if (!this.refusal || this.unhandled.length || (isProblem && notice === this.refusal)) return;
-    this.refusal = "";
-    delete this.seen.unusable;
-  }
-
-  draw({ fields = [], settings = {}, unusable = {}, send_on_enter: isOn = true }, isAlive) {
+  draw({ fields = [], settings = {}, unusable = {}, refused = {}, send_on_enter: isOn = true }, isAlive) {
     if (isNew(this.seen, "fields", fields)) this.makeFields(fields);
-    this.drawRefusals(this.panel.connection.view);
-    this.drawUnusable(unusable);
+    this.drawRefusals(refused, unusable);
     this.enter.checked = isOn;
     this.enter.disabled = !isAlive;
     for (const field of fields) {
       const control = this.controls[field.name];
       control.disabled = !isAlive;
-      const value = settings[field.name];
-      if (isNew(this.seen, field.name, value)) setValue(control, value);
+      const { value } = refused[field.name] ?? { value: settings[field.name] };
+      // the kernel has no number if none can be read, and keeps no key
+      const isOnlyHere = refused[field.name] && (value == null || control.validity.badInput);
+      if (!isOnlyHere && isNew(this.seen, field.name, value)) setValue(control, value);
       const slider = this.sliders[field.name];
       if (slider) slider.disabled = !isAlive;
       if (slider && slider !== document.activeElement) slider.value = value ?? field.default;
     }
-    this.drawChips(fields, settings);
+    this.drawChips(fields, settings, refused);
   }
 
   makeFields(fields) {
     this.controls = {};
     this.sliders = {};
     this.refusals = {};
-    delete this.seen.unusable;
+    delete this.seen.refusals;
     const boxes = fields.map((field) => {
       const control = controlOf(field);
       control.id = `${this.panel.id}-${field.name}`;
@@ -174,7 +157,6 @@ class SettingsForm {
 
   change(field, control) {
     if (control.value === OTHER) return this.askOther(field, control);
-    this.unhandled.push(field.name);
     this.panel.send("set", { name: field.name, value: valueOf(field, control) });
   }
 
