@@ -6,6 +6,7 @@ Search results are sent in messages, not in the view, which is saved with notebo
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
@@ -16,18 +17,23 @@ from svc_notebook.conversations.restore import (
     pick_saved,
     read_saved,
 )
-from svc_notebook.errors import LedgerError, SvcError
+from svc_notebook.errors import LedgerError, ParameterError, SvcError
 from svc_notebook.service.catalogue import UNKNOWN
 from svc_notebook.service.params import must_be, shorten
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
+from .panels_of_cells import PANELS
 from .settings_form import PanelSettings, label_of, restored_settings
-from .view import PanelContext
+from .view import PanelContext, Phase
 
 LIST_WAIT_S = 1.0  # for the server's list, to know whether the last model is in it
 NEW_NAME = "chat"  # until the first message gives a conversation its name
 MAX_LISTED = 50  # conversations; a search finds the others
+DELETED = (
+    "The conversation {name} was deleted in another panel of this notebook. This is a "
+    "new one."
+)
 _VALUE_CHARS = 40  # of a text that the cell sets, in a notice
 _EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
     "md": (Conversation.to_markdown, "text/markdown"),
@@ -47,12 +53,24 @@ def find(context: PanelContext, text: str) -> None:
             "models": [*row.models],
             "asked_at": row.asked_at.isoformat(),
             "prompt": row.passage or row.prompt,
+            "is_elsewhere": bool(other_panels(context, row.name)),
         }
         for row in listed
     ]
     context.comm.send(
         {"t": "found", "search": text, "rows": rows, "n_more": n - len(rows)}
     )
+
+
+def other_panels(context: PanelContext, name: str) -> list[Any]:
+    """Return the other panels of this kernel that have a conversation open."""
+    return [
+        panel
+        for conversation in context.session.conversations
+        if conversation.name == name
+        for panel in PANELS.open_on(conversation)
+        if panel.context is not context
+    ]
 
 
 def open_saved(session: Session, name: str) -> Conversation:
@@ -202,19 +220,36 @@ def begin(context: PanelContext) -> Conversation:
 
     In an empty panel it is its own.
     """
-    conversation, all_of_session = context.conversation, context.session.conversations
-    if conversation.turns or conversation.can_undo:
-        conversation = all_of_session.named(all_of_session.free_name(NEW_NAME))
-        conversation.is_untitled = True
-        conversation.system = context.conversation.system
+    conversation = context.conversation
+    is_used = conversation.turns or conversation.can_undo
+    return _new(context) if is_used else conversation
+
+
+def _new(context: PanelContext) -> Conversation:
+    all_of_session = context.session.conversations
+    conversation = all_of_session.named(all_of_session.free_name(NEW_NAME))
+    conversation.is_untitled = True
+    conversation.system = context.conversation.system
     return conversation
 
 
 def delete(context: PanelContext, name: str) -> Conversation:
-    """Delete a conversation; return the one to show, a new one if it was open."""
+    """Delete a conversation; return the one to show, a new one if it was open.
+
+    The other panels that have it open show a new one, too.
+    """
+    others = other_panels(context, name)
+    if any(panel.context.state.phase is not Phase.IDLE for panel in others):
+        raise ParameterError(
+            f"Another panel is writing a reply in {name}. Stop it there, or wait until "
+            "it ends, and delete it then.",
+            param="panel",
+        )
     context.session.conversations.delete(name)
+    for panel in others:
+        panel.leave(_new(panel.context), DELETED.format(name=name))
     is_open = name == context.conversation.name
-    return begin(context) if is_open else context.conversation
+    return _new(context) if is_open else context.conversation
 
 
 def export(context: PanelContext, ending: str, question_id: str) -> None:

@@ -4,14 +4,12 @@ A cell that runs again gets its panel back, or closes the old one. ipywidgets lo
 the first panel.
 """
 
-import sys
 from typing import TYPE_CHECKING, Any, Unpack
 
 from svc_notebook.display.front_end import (
     Output,
     Screen,
     find_screen,
-    parent_message,
 )
 from svc_notebook.service.params import with_params
 from svc_notebook.session import current
@@ -19,6 +17,7 @@ from svc_notebook.tokens import MaxTokens
 from svc_notebook.tools.rounds import ToolParams, take_permit
 from svc_notebook.tools.toolbox import to_toolbox
 
+from .panels_of_cells import PANELS
 from .settings_form import PanelSettings
 from .side_area import PanelPlace, check_place
 
@@ -92,8 +91,8 @@ def panel(
     conversation = session.conversations.named(NEW_NAME if name is None else name)
     if name is None and not (conversation.turns or conversation.can_undo):
         conversation.is_untitled = True
-    opened: Panel | None = _PANELS.take(conversation)
-    newest: Panel | None = _PANELS.newest(conversation)
+    opened: Panel | None = PANELS.take(conversation)
+    newest: Panel | None = next(iter(PANELS.open_on(conversation)), None)
     context = (
         opened.context
         if opened
@@ -119,7 +118,7 @@ def panel(
     else:
         opened.reopen(settings, toolbox, permit)
     opened.opened_with, opened.is_restoring, opened.place = system, restore, place
-    _PANELS.keep(opened)
+    PANELS.keep(opened)
     return opened
 
 
@@ -133,54 +132,6 @@ def show_rating(rating: "Rating") -> None:
         return
     from .rating_panel import RatingPanel  # noqa: PLC0415 - loads ipywidgets
 
-    opened = _PANELS.take(rating) or RatingPanel(rating)
-    _PANELS.keep(opened)
+    opened = PANELS.take(rating) or RatingPanel(rating)
+    PANELS.keep(opened)
     opened.display()
-
-
-class _PanelsOfCells:
-    """The panels of each cell, so that a cell that runs again gets its panel back."""
-
-    def __init__(self) -> None:
-        self._panels: dict[str, list[Any]] = {}
-        self._runs: dict[str, str] = {}
-        self._earlier: list[Any] = []  # of the running cell, from its last run
-        self._open: list[Any] = []  # in all cells, the newest last
-        self._cell = ""
-
-    def take(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
-        """Return the running cell's old panel on this subject; close its others."""
-        message = parent_message(_shell())
-        self._cell = str(message.get("metadata", {}).get("cellId", ""))
-        run = str(message.get("header", {}).get("msg_id", ""))
-        if self._cell and self._runs.get(self._cell) != run:
-            self._runs[self._cell] = run
-            self._earlier = self._panels.pop(self._cell, [])
-        alive = [panel for panel in self._earlier if panel.comm is not None]
-        for panel in alive:
-            if panel.subject is subject:
-                self._earlier.remove(panel)
-                return panel
-        for panel in alive:
-            panel.close()
-        return None
-
-    def newest(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
-        """Return the newest open panel on this subject; None if there is none."""
-        self._open = [panel for panel in self._open if panel.comm is not None]
-        panels = (panel for panel in reversed(self._open) if panel.subject is subject)
-        return next(panels, None)
-
-    def keep(self, panel: Any) -> None:  # noqa: ANN401 - of either kind
-        """Remember a panel; in a notebook, also which cell has opened it."""
-        self._open = [*(other for other in self._open if other is not panel), panel]
-        if self._cell:
-            self._panels.setdefault(self._cell, []).append(panel)
-
-
-def _shell() -> object:
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module else None
-
-
-_PANELS = _PanelsOfCells()

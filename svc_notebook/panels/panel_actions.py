@@ -556,6 +556,12 @@ class PanelController:
             conversations_dialog.restore_settings(context)
         self.view.show(is_whole=True)
 
+    def leave(self, conversation: Conversation, notice: str) -> None:
+        """Show another conversation, and say why."""
+        self.switch(conversation)
+        self.context.change(notice=notice)
+        self.view.show()
+
     def begin(self, _: BrowserMessage) -> None:
         """Show a new conversation, with Compare switched off."""
         comparing = replace(self.context.state.comparing, by="")

@@ -102,6 +102,10 @@ class Panel(AnyWidget):
         """Continue in a cell that runs again."""
         self._controller.reopen(settings, toolbox, permit)
 
+    def leave(self, conversation: Conversation, notice: str) -> None:
+        """Show another conversation, and say why."""
+        self._controller.leave(conversation, notice)
+
     def freeze(self) -> None:
         """Replace the widget by the static transcript, and close it.
 

@@ -34,9 +34,16 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def listed(name: str, prompt: str = "A question", n_turns: int = 1) -> dict[str, Any]:
-    """Describe a conversation of the ledger."""
+def listed(
+    name: str,
+    prompt: str = "A question",
+    n_turns: int = 1,
+    *,
+    is_elsewhere: bool = False,
+) -> dict[str, Any]:
+    """Describe a conversation of the ledger; `is_elsewhere` in another panel."""
     return {
+        "is_elsewhere": is_elsewhere,
         "name": name,
         "n_turns": n_turns,
         "models": MODELS[:n_turns],
@@ -82,6 +89,25 @@ def test_a_conversation_is_deleted_only_after_a_question(page: Page) -> None:
 
     sent = [message for message in panel.sent if message["t"] != "find"]
     assert sent == [{"t": "remove", "name": "sea"}]
+
+
+def test_the_list_says_what_another_panel_has_open(page: Page) -> None:
+    """Also in the question before that conversation is deleted."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.button("Conversations").click()
+    rows = [listed("plan", is_elsewhere=True), listed("sea", is_elsewhere=True)]
+    panel.tell(t="found", search="", rows=[*rows, listed("sky")], n_more=0)
+    items = panel.root.get_by_role("listitem")
+    words = "open in another panel"
+    expect(items.filter(has_text=words)).to_have_count(2)
+    expect(items.filter(has_text="sky")).not_to_contain_text(words)
+    panel.button("Delete the conversation sea").click()
+
+    expect(items.nth(1).get_by_role("alertdialog")).to_contain_text(
+        "Delete sea (1 turn) for good? Another panel of this notebook has it open."
+    )
+    if folder := os.environ.get("LOOKS_FOLDER"):
+        page.screenshot(path=f"{folder}/elsewhere.png")
 
 
 def test_the_list_is_used_by_keys(page: Page) -> None:

@@ -18,6 +18,10 @@ from tests.panels.conftest import OpenPage, Page
 from tests.panels.protocol import of_kind
 from tests.panels.test_panel_protocol import check
 
+DELETED = (
+    "The conversation sea was deleted in another panel of this notebook. This is a "
+    "new one."
+)
 SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}
 
 
@@ -217,6 +221,52 @@ def test_a_deleted_conversation_is_gone_and_its_cost_stays(kept: OpenPage) -> No
     assert (page.view["name"], find(page)) == ("chat-2", [])
     page.say("rename", name="sea")
     assert page.view["name"] == "sea"
+
+
+def test_a_conversation_that_another_panel_has_open_is_deleted_there_too(
+    kept: OpenPage,
+) -> None:
+    """The list says that it is open; its panel says that it is gone, for good."""
+    page, other, empty = kept("plan"), kept("sea"), kept("sea", restore=False)
+    other.ask("And deep?")
+    find(page)
+    rows = last(page, "found")["rows"]
+    assert {row["name"]: row["is_elsewhere"] for row in rows} == {
+        "sea": True,
+        "chat": False,
+    }
+    page.say("remove", name="sea")
+
+    for left in (other, empty):
+        view = left.view
+        assert view["notice"] == DELETED
+        assert view["label"] == "New conversation"
+        assert (view["turns"], "undo" in view["can"]) == ([], False)
+        assert left.panel.conversation.name != "sea"
+    assert (page.view["name"], page.view["notice"]) == ("plan", "")
+    left_names = {each.panel.conversation.name for each in (other, empty)}
+    assert len(left_names) == 2
+    other.ask("Anew")
+    assert find(page) == ["Anew", "chat"]
+
+
+def test_a_conversation_is_not_deleted_while_another_panel_has_a_reply(
+    kept: OpenPage,
+) -> None:
+    """Nothing is lost, and the notice says why."""
+    page, other = kept("plan"), kept("sea")
+    other.say("send", text="slow")
+    page.say("remove", name="sea")
+    refused = page.view["notice"]
+    other.say("stop")
+    other.wait_idle()
+
+    assert refused == (
+        "Another panel is writing a reply in sea. Stop it there, or wait until it "
+        "ends, and delete it then."
+    )
+    assert prompts(other) == ["Is it blue?", "slow"]
+    assert "sea" in find(page)
 
 
 def test_a_new_conversation_compares_nothing(open_page: OpenPage) -> None:

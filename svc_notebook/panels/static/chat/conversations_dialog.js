@@ -166,7 +166,8 @@ class ConversationsDialog {
       this.search.focus();
     });
     const keep = textButton("keep", back);
-    const words = `Delete ${row.name} (${counted(row.n_turns, "turn")}) for good? The ledger keeps what it cost.`;
+    const elsewhere = row.is_elsewhere ? " Another panel of this notebook has it open." : "";
+    const words = `Delete ${row.name} (${counted(row.n_turns, "turn")}) for good?${elsewhere} The ledger keeps what it cost.`;
     const keydown = (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
@@ -177,16 +178,17 @@ class ConversationsDialog {
     keep.focus();
   }
 
-  row({ name, n_turns: nTurns, models, asked_at: askedAt, prompt }) {
+  row({ name, n_turns: nTurns, models, asked_at: askedAt, prompt, is_elsewhere: isElsewhere }) {
     const click = () => this.send("open", { name });
     const when = new Date(askedAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    const about = [when, `${counted(nTurns, "turn")} in the ledger`, ...models].join(" · ");
+    const about = [when, `${counted(nTurns, "turn")} in the ledger`, ...models];
+    if (isElsewhere) about.push("open in another panel");
     return make(
       "button",
       { type: "button", class: "svc-row", click },
       make("strong", { dir: "auto", title: name }, ...marked(name, this.searched)),
       prompt === name ? null : make("span", { dir: "auto", title: prompt }, ...marked(prompt, this.searched)),
-      make("small", {}, about),
+      make("small", {}, about.join(" · ")),
     );
   }
 

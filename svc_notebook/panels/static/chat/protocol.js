@@ -72,7 +72,8 @@
  * @typedef {{t: "heard", kind: string}} HeardMessage an action was handled or refused
  * @typedef {{t: "found", search: string, rows: Listed[], n_more: number}} FoundMessage
  * @typedef {{name: string, n_turns: number, models: string[], asked_at: string,
- *   prompt: string}} Listed a conversation of the ledger
+ *   prompt: string, is_elsewhere: boolean}} Listed a conversation of the ledger; `is_elsewhere`
+ *   if another panel of the kernel has it open
  * @typedef {{t: "file", id: string, name: string, kind: string, text: string}} FileMessage
  */
 
