@@ -6,7 +6,6 @@ from itertools import chain, starmap
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.html_styles import (
-    PLAIN_CODE,
     QUIET_LINE,
     TYPED,
     folded_html,
@@ -29,7 +28,7 @@ from .history import History, Turn, Version
 from .picks import to_columns
 
 _ENTRY = "margin:.2em 0 .8em"
-_TYPED = f"{TYPED};border-left:3px solid #8886;padding-left:.7em"
+_TYPED = f"{TYPED};font-family:inherit;border-left:3px solid #8886;padding-left:.7em"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ def _entry_html(entry: MessageEntry) -> str:
     text = (
         reply_html(entry.text)
         if entry.is_markdown
-        else f'<pre style="{_TYPED}">{PLAIN_CODE}{to_text(typed)}</code></pre>'
+        else f'<pre style="{_TYPED}">{to_text(typed)}</pre>'
     )
     text += quiet_html("".join(map(folded_html, entry.folded))) if entry.folded else ""
     notes = "".join(map(_quiet_line, entry.notes))

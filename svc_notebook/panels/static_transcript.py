@@ -50,11 +50,6 @@ def go_on_html(activity: str) -> str:
     return f"{_GO_ON_STYLE}<div class=svc-go-on>{quiet_html(line)}</div>"
 
 
-# Prompts have the font of replies, as in the panel; they have an edge, code has none.
-_PROMPT_FONT = (
-    "<style>.svc-static pre[style*=border-left],"
-    ".svc-static pre[style*=border-left] code{font:inherit}</style>"
-)
 _NOTHING = {"text/html": '<div class="svc-static"></div>', "text/plain": ""}
 
 
@@ -222,5 +217,5 @@ class StaticTranscript:
             is_above = self._is_alone and part.is_first
             note = go_on_html("chatting") if is_above else ""
             html = f'<div class="svc-static">{note}{html}</div>'
-        styles = _PROMPT_FONT + NO_WIDGET * self._is_alone
-        return {"text/html": html + styles, "text/plain": plain}
+        html += NO_WIDGET * self._is_alone
+        return {"text/html": html, "text/plain": plain}

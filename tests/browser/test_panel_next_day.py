@@ -63,7 +63,7 @@ def has_one_font(transcript: Locator) -> bool:
     font = (
         "(text) => getComputedStyle(text).fontFamily + getComputedStyle(text).fontSize"
     )
-    prompt, reply = transcript.locator("pre code"), transcript.locator("p")
+    prompt, reply = transcript.locator("pre"), transcript.locator("p")
     return bool(prompt.first.evaluate(font) == reply.first.evaluate(font))
 
 

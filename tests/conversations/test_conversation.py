@@ -279,13 +279,15 @@ def test_shown_it_is_the_static_transcript(plan: svc.Conversation) -> None:
     assert "svc-v2-8b-instruct" in bundle["text/plain"]
 
 
-def test_prompts_in_slides_are_as_large_as_replies(plan: svc.Conversation) -> None:
-    """Slides have a style for <pre> of half the size, which this one overrides."""
+def test_prompts_have_the_font_and_size_of_replies(plan: svc.Conversation) -> None:
+    """Hosts have styles for <pre>, in slides of half the size; these override them."""
     plan.ask("Count")
 
     prompt = plan._repr_mimebundle_()["text/html"].partition("<pre ")[2]
 
-    assert "font-size:inherit" in prompt.partition(">")[0]
+    style, _, text = prompt.partition(">")
+    assert "font-size:inherit;font-family:inherit" in style
+    assert text.startswith("Count</pre>")
 
 
 def test_what_is_left_out_is_warned_of_and_noted(plan: svc.Conversation) -> None:

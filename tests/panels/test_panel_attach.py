@@ -345,7 +345,7 @@ def test_transcripts_fold_it_and_exports_have_it(
 
     title = "df (DataFrame 2 rows x 2 columns, about 27 tokens)"
     assert f"{title}</summary>" in shown["text/html"]
-    assert "Which?</code>" in shown["text/html"]
+    assert "Which?</pre>" in shown["text/html"]
     assert BLOCK in shown["text/plain"]
     assert BLOCK in plan.to_markdown()
     assert copied.turns[0].version.items == plan.turns[0].version.items
