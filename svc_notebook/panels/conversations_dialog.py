@@ -19,12 +19,12 @@ from svc_notebook.conversations.restore import (
 )
 from svc_notebook.errors import LedgerError, ParameterError, SvcError
 from svc_notebook.service.catalogue import UNKNOWN
-from svc_notebook.service.params import must_be, shorten
+from svc_notebook.service.params import must_be
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Session
 
 from .panels_of_cells import PANELS
-from .settings_form import PanelSettings, label_of, restored_settings
+from .settings_form import PanelSettings, label_of, restored_settings, words_of
 from .view import PanelContext, Phase
 
 LIST_WAIT_S = 1.0  # for the server's list, to know whether the last model is in it
@@ -34,7 +34,6 @@ DELETED = (
     "The conversation {name} was deleted in another panel of this notebook. This is a "
     "new one."
 )
-_VALUE_CHARS = 40  # of a text that the cell sets, in a notice
 _EXPORTS: dict[str, tuple[Callable[[Conversation], str], str]] = {
     "md": (Conversation.to_markdown, "text/markdown"),
     "json": (Conversation.to_json, "application/json"),
@@ -169,18 +168,12 @@ def keep_settings(context: PanelContext, cells_system: str | None) -> bool:
     cells = context.cells_settings(cells_system)
     if cells:
         names = ", ".join(map(label_of, cells))
-        values = ", ".join(_words(name, value) for name, value in cells.items())
+        values = ", ".join(words_of(name, value) for name, value in cells.items())
         kept = f"Kept from the last turn: {names}. The cell sets {values}."
         context.add_notice(kept)
     context.add_notice(problems)
     context.change(cells=cells)
     return True
-
-
-def _words(name: str, value: object) -> str:
-    words = shorten(" ".join(f"{value}".split()), _VALUE_CHARS)
-    is_text = isinstance(value, str) and name not in {"model", "max_tokens"}
-    return f"{label_of(name)} {f'“{words}”' if is_text else words}"
 
 
 def _last_panel_request(conversation: Conversation) -> CompletionRequest | None:

@@ -32,6 +32,8 @@ DOCUMENTED_IDS = tuple(model.id for model in MODELS)
 
 _MODEL_CHARS = 80  # of a model's id in a message
 
+_VALUE_CHARS = 40  # of a value in a notice
+
 _LAST = ("stop", "n")
 
 _LABELS = {"system": "system prompt", "extra": "extra fields (JSON)"}
@@ -142,6 +144,13 @@ class PanelSettings:
 def label_of(name: str) -> str:
     """Return the name of a setting, for people."""
     return _LABELS.get(name, name.replace("_", " "))
+
+
+def words_of(name: str, value: object) -> str:
+    """Return the name and value of a setting, for a notice."""
+    words = shorten(" ".join(f"{value}".split()), _VALUE_CHARS)
+    is_text = isinstance(value, str) and name not in {"model", "max_tokens"}
+    return f"{label_of(name)} {f'“{words}”' if is_text else words}"
 
 
 def restored_settings(

@@ -37,15 +37,15 @@ from svc_notebook.tools.toolbox import Toolbox
 from .browser_messages import Comm
 from .compared_replies import Comparing, draw_compared
 from .live_reply import LiveReply, draw_call, draw_run
-from .settings_form import DOCUMENTED_IDS, PanelSettings, fields
+from .settings_form import DOCUMENTED_IDS, PanelSettings, fields, label_of, words_of
 from .side_area import SideArea
 from .static_transcript import StaticTranscript
 
 _log = logging.getLogger(__name__)
 
-_MEND = (
-    "Change the value in its field, or close the message there to go back to the value "
-    "before."
+_NOT_SENT = (
+    "Nothing was sent. Refused: {refused}. The field says why: change the value there, "
+    "or close its message to keep the one before."
 )
 
 
@@ -122,9 +122,12 @@ class PanelContext:
 
     def refuse_sending(self) -> None:
         """Refuse to send while a refused value is in the field of a setting."""
-        if self.state.refused:
-            reasons = " ".join(each["text"] for each in self.state.refused.values())
-            raise ParameterError(f"Nothing was sent. {reasons} {_MEND}", param="panel")
+        refused = ", ".join(
+            words_of(name, each["value"]) if "value" in each else label_of(name)
+            for name, each in self.state.refused.items()
+        )
+        if refused:
+            raise ParameterError(_NOT_SENT.format(refused=refused), param="panel")
 
     def cells_settings(self, system: str | None) -> dict[str, Any]:
         """Return what code has set otherwise than it is now, as the form has it.
