@@ -268,6 +268,7 @@ class Session:
             allowed.
         spending: The limit on tokens and cost; None without one.
         lock: Held while settings and parts change.
+        has_given_emulator: Whether the caller made its emulator, not this session.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -282,6 +283,7 @@ class Session:
         self._conversations: Conversations | None = None
         self._answers: RecordingFile | None = None
         self._emulator: Emulator | None = None
+        self.has_given_emulator = False
         self._environment = Environment() if settings is None else None
         self._context = self._context_with(settings or Settings())
 
@@ -363,13 +365,15 @@ class Session:
         return self.unrecorded.last()
 
     def start_emulator(self, emulator: "Emulator | None" = None) -> "Emulator":
-        """Start the given emulator, or this kernel's own, and use it."""
+        """Start the given emulator, or else a plain one of this kernel, and use it."""
         from svc_notebook.emulator.emulator import Emulator  # noqa: PLC0415 - at first use
 
         with self.lock:
+            own = None if self.has_given_emulator else self._emulator
             # a random key, because prompts that contain the key are refused
-            used = emulator or self._emulator or Emulator(keys=(token_hex(),))
+            used = emulator or own or Emulator(keys=(token_hex(),))
             before, self._emulator = self._emulator, used.start()
+            self.has_given_emulator = emulator is not None
         if before is not None and before is not used:
             before.close()
         return used
@@ -398,7 +402,7 @@ class Session:
             parts_in_use = vars(before)
             clients = parts_in_use.get("client"), parts_in_use.get("unrecorded_client")
             parts = *clients, before.ledger, self._emulator
-            self._emulator = None
+            self._emulator, self.has_given_emulator = None, False
         for part in parts:  # without the lock: the event loop may be waiting for it
             if part is not None:
                 part.close()

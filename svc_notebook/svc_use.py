@@ -90,7 +90,7 @@ def use(  # noqa: PLR0913 - one argument for each thing to choose
 
     Args:
         *positional: Not allowed; name every argument.
-        endpoint: `emulator` starts an emulator of the service for this kernel, an
+        endpoint: `emulator` starts this kernel's emulator, with its own answers; an
             `Emulator` is started and used, `service` goes to SVC_BASE_URL; another
             name is an endpoint of `svc_notebook.toml`.
         base_url: The address of the service or a server, such as https://HOST/v1.

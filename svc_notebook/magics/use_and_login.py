@@ -40,7 +40,10 @@ EMULATOR_NOTE = (
     "marked “emulator”. It knows a few answers: try `%svc Tell me a joke`. To other "
     "questions it says that it has none."
 )
-
+_ENDED_NOTE = (
+    " The emulator that you made has ended: `svc.use(endpoint=...)` with it, or with "
+    "the line that made it, brings it back."
+)
 
 NO_KEY = "no-key"
 
@@ -62,6 +65,7 @@ def use(
         )
     if not word:
         return describe(session)
+    ended_note = _ENDED_NOTE * (word == EMULATOR_NAME and session.has_given_emulator)
     if has_address_form(word):
         _use_address(session, word, is_keyless=bool(option), ask=ask or getpass)
     elif word == SERVICE_NAME:
@@ -75,7 +79,8 @@ def use(
         use_named(session, word)
     else:
         return _use_model(session, word)
-    return session.context().answers_note or _endpoint_sentence(session)
+    note = session.context().answers_note or _endpoint_sentence(session)
+    return f"{note}{ended_note}"
 
 
 def _use_address(

@@ -396,6 +396,25 @@ def test_the_emulator_names_a_question_and_a_line_that_work(shell: Shell) -> Non
     assert "made up" in shell.run("%%svc\nWhy?").shown
 
 
+@pytest.mark.parametrize("line", ["%svc use emulator", "svc.use(endpoint='emulator')"])
+def test_the_emulator_by_name_has_its_answers(shell: Shell, line: str) -> None:
+    """An emulator that was made otherwise ends; using it again brings it back."""
+    shell.run("import svc_notebook as svc; mine = svc.Emulator(text='filler')")
+    shell.run("svc.use(endpoint=mine)")
+    filler = shell.run("%svc Tell me a joke").shown
+
+    said, answered = shell.run(line).shown, shell.run("%svc Tell me a joke").shown
+    again = shell.run("%svc use emulator").shown
+    shell.run("svc.use(endpoint=mine)")
+
+    assert "made up" in filler
+    assert "written by hand" in answered
+    is_said = "The emulator that you made has ended" in " ".join(said.split())
+    assert is_said is line.startswith("%")
+    assert "has ended" not in again
+    assert "made up" in shell.run("%svc Tell me a joke").shown
+
+
 def test_a_key_typed_at_the_emulator_is_the_services(
     shell: Shell, emulator: Emulator
 ) -> None:
