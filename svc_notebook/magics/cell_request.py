@@ -23,6 +23,7 @@ from svc_notebook.tokens import MaxTokens, with_max_tokens
 from .cell_context import CellContext
 from .interpolation import Filled, interpolate
 from .options import SvcOptions
+from .system_option import check_system
 from .with_option import find_context
 
 if TYPE_CHECKING:  # these load with the first conversation
@@ -83,11 +84,13 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
         own_names = context.own_names()
         return interpolate(template, context.names(), hide=hide, own_names=own_names)
 
+    if options.system:
+        check_system(options.system, context.names())
     system = defaults.get("system") if options.system is None else options.system
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
         context.say(_unfilled_note(marks))
-    if not options.is_raw and (note := _single_braces_note(context, cell)):
+    if not options.is_raw and (note := _braces_note(context, system or "", cell)):
         context.say(note)
     added = tuple(
         as_sent(find_context(name, context.names(), context.own_names()), hide)
@@ -186,15 +189,18 @@ def _unfilled_note(marks: Sequence[str]) -> str:
     return f"Sent as typed: {named} (only {filled}, are filled in{hint})"
 
 
-def _single_braces_note(context: CellContext, cell: str) -> str:
+def _braces_note(context: CellContext, *texts: str) -> str:
     """Return the note on variables in single braces, each once per kernel; or ""."""
-    if "{" not in cell:
+    found = tuple(
+        name for text in texts if "{" in text for name in names_in_single_braces(text)
+    )
+    if not found:
         return ""
     noted, of_shell = context.memory.noted_names, context.shell.user_ns_hidden
     names = context.names()
     new_names = [
         name
-        for name in names_in_single_braces(cell)
+        for name in dict.fromkeys(found)
         if (variable := as_variable(name)) in names
         and name not in noted
         and variable not in of_shell

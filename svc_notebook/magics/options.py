@@ -187,6 +187,10 @@ def _param_option(param: Param) -> Option:
 
 
 _MODEL = "model to ask; `%svc models` lists the documented ones; a,b asks several"
+_SYSTEM = (
+    "system message, in quotes; -s {{name}} sends a variable; for a file, first write "
+    'name = pathlib.Path("FILE").read_text("utf-8")'
+)
 _CONVERSATION = (
     "continue this conversation, also one of an earlier kernel; other cells send no "
     "earlier turns"
@@ -221,7 +225,7 @@ _SEND = "for %svc fix and explain: send at once, without showing the request fir
 
 OPTIONS = (
     Option("-m, --model ID", "Ask", "model", _MODEL),
-    Option("-s, --system TEXT", "Ask", "system", "system message"),
+    Option("-s, --system TEXT", "Ask", "system", _SYSTEM),
     Option("-c, --conversation NAME", "Ask", "conversation", _CONVERSATION),
     Option("--with NAMES", "Ask", "context", _WITH, _split_names),
     Option("--raw", "Ask", "is_raw", _RAW),

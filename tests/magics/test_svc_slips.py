@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import CutError
-from tests.magics.conftest import Shell
+from tests.magics.conftest import Shell, contents
+
+PROMPT_FILE = (
+    "Path('prompts/system.md').read_text('utf-8')` in a cell, then `-s {{system}}`"
+)
 
 
 def sent(emulator: Emulator) -> dict[str, Any]:
@@ -242,6 +247,80 @@ def test_marks_of_a_system_message_are_said_too(shell: Shell) -> None:
     cell = shell.run("%%svc --system '{{1x}} \x07'\nHello")
 
     assert cell.shown.startswith("Sent as typed: {{1x}} (only")
+
+
+@pytest.fixture
+def prompt_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The kernel's folder, with a prompt file in a folder of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts/system.md").write_text("ตอบเป็นกลอน", encoding="utf-8")
+
+
+@pytest.mark.usefixtures("prompt_files")
+@pytest.mark.parametrize(
+    ("line", "what", "remedy"),
+    [
+        ("-s prompts/system.md", "this is a file", PROMPT_FILE),
+        ("-s @prompts/system.md", "this is a file", PROMPT_FILE),
+        ("-s mails", "the name of a variable", "Write `-s {{mails}}`"),
+        ("-s $mails", "the name of a variable", "Write `-s {{mails}}`"),
+        ("-s '${mails}'", "the name of a variable", "Write `-s {{mails}}`"),
+        ('-s "{mails}"', "the name of a variable", "Write `-s {{mails}}`"),
+        ("-s @prompts/none.md", "no such variable or file", "`-s {{name}}`"),
+        ("--raw -t 0,1 -s mails", "the name of a variable", "Write `-s {{mails}}`"),
+    ],
+)
+def test_a_name_is_not_sent_as_the_system_prompt(
+    shell: Shell,
+    emulator: Emulator,
+    line: str,
+    what: str,
+    remedy: str,
+) -> None:
+    """A file or a variable is meant: it is refused, with what to write."""
+    shell.run("mails = 'Sort mails.'")
+
+    cell = shell.run(f"%%svc {line}\nHello")
+
+    assert what in cell.shown
+    assert remedy in cell.shown
+    assert emulator.requests == ()
+
+
+@pytest.mark.usefixtures("prompt_files")
+def test_the_advice_on_a_prompt_file_works(shell: Shell, emulator: Emulator) -> None:
+    """Its two lines send the file's text."""
+    shown = shell.run("%%svc -s prompts/system.md\nHello").shown
+    [line] = re.findall(r"`(from pathlib .*?)`", shown)
+
+    shell.run(line)
+    shell.run("%%svc -s {{system}}\nHello")
+
+    assert contents(emulator) == ["ตอบเป็นกลอน", "Hello"]
+
+
+@pytest.mark.parametrize(
+    "words", ["Terse.", "'len'", "count", "'Sort mails'", "{json}"]
+)
+def test_a_system_prompt_of_few_words_is_sent(
+    shell: Shell, emulator: Emulator, words: str
+) -> None:
+    """What names no text is a prompt; so are several words."""
+    shell.run("count = 3; Sort = mails = 'a text'")
+
+    shell.run(f"%%svc -s {words}\nHello")
+
+    assert contents(emulator) == [words.strip("'"), "Hello"]
+
+
+def test_single_braces_of_a_system_prompt_are_said(shell: Shell) -> None:
+    """As for those of the prompt, and the names of both are in one line."""
+    shell.run("df, city = 'a', 'b'")
+
+    cell = shell.run("%%svc -s 'You know {city}'\nOf {df}")
+
+    assert cell.shown.startswith("Sent as typed: {city}, {df}. Write {{city}}, {{df}}")
 
 
 def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) -> None:
