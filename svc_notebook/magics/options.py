@@ -273,6 +273,16 @@ ASK, FIX, EXPLAIN, CONTINUE = "ask", "fix", "explain", "continue"
 COMMANDS_WITH_OPTIONS = (ASK, FIX, EXPLAIN, CONTINUE)  # options may follow these
 _GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
 _REPEATABLE = {"--stop", "--with"}
+_LATE_DASH = re.compile(r"(?<=\s)-(?=[a-z-])")
+_USUAL_VALUES = {  # short options are also those of programs that a text is about
+    "-m": r"[\w.:,-]*[\d/-][\w.:/,-]*",
+    "-s": r".*\s.*",
+    "-c": r"[\w-]+",
+    "-t": r"[\d.,]+",
+    "-n": r"\d+",
+    "-o": r"[^\W\d]\w*",
+    "-f": "|".join(LAYOUTS),
+}
 _DASH = re.compile(
     "^[\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{FIGURE DASH}\N{EN DASH}\N{EM DASH}"
     "\N{MINUS SIGN}-]+(?=([A-Za-z-]+))"
@@ -289,13 +299,14 @@ def parse_options(line: str) -> SvcOptions:
         if first in {"-h", "--help"}:
             return SvcOptions(text=HELP)
         options, rest = _take_option(options, rest, seen_flags)
+    before = line.strip().removesuffix(rest)
     first = rest.split(maxsplit=1)[0] if rest else ""
     if first in COMMANDS_WITH_OPTIONS:
         text = rest.removeprefix(first).lstrip()
         while text and _flag_of(text.split()[0]) in BY_FLAG:
             options, text = _take_option(options, text, seen_flags)
         rest = f"{first} {text}".rstrip()
-    _check_text(rest)
+    _check_text(rest, before)
     return replace(options, text=rest)
 
 
@@ -330,8 +341,11 @@ def _flag_of(word: str) -> str:
     return _split(word)[0]
 
 
-def _check_text(text: str) -> None:
-    """Refuse a text that contains options; after `ask`, any text is sent as typed."""
+def _check_text(text: str, before: str) -> None:
+    """Refuse a text that contains options; after `ask`, any text is sent as typed.
+
+    `before` are the options in front of it.
+    """
     words = text.split()
     if not words:
         return
@@ -343,12 +357,50 @@ def _check_text(text: str) -> None:
             param="line",
         )
     late = [word for word in words if _flag_of(word) in _LONG_FLAGS]
-    if late and words[0] not in (ASK, "help"):
-        raise ParameterError(
-            f"{late[0]} comes after the text and would be sent with it. Nothing was "
-            f"sent. Put options first; to send these words, write `%svc ask {text}`.",
-            param="line",
-        )
+    if late and words[0] not in {ASK, HELP}:
+        raise _late(late[0], text, before)
+
+
+def check_question(text: str, line: str) -> None:
+    """Refuse a question of a line that ends with options, also short ones."""
+    at_end = _options_at_end(text)
+    if at_end and text.split(maxsplit=1)[0] != ASK:
+        before = line.removesuffix(text) if line.endswith(text) else ""
+        raise _late(at_end.split()[0], text, before)
+
+
+def _late(flag: str, text: str, before: str) -> ParameterError:
+    at_end = _options_at_end(text)
+    way = f": `%svc {before}{at_end} {text.removesuffix(at_end).strip()}`"
+    return ParameterError(
+        f"{flag} comes after the text and would be sent with it. Nothing was sent. Put "
+        f"options first{way * bool(at_end)}; to send these words, write `%svc {before}"
+        f"ask {text}`.",
+        param="line",
+    )
+
+
+def _options_at_end(text: str) -> str:
+    """Return the options with which a text ends; "" if it does not."""
+    ends = (text[dash.start() :] for dash in _LATE_DASH.finditer(text))
+    return next(filter(_is_all_options, ends), "")
+
+
+def _is_all_options(text: str) -> bool:
+    """Say whether a text is only options, with values that are usual for them."""
+    rest = text
+    with suppress(ParameterError):
+        while rest:
+            token, rest = _next_word(rest)
+            flag, has_value, value = _split(token)
+            option = BY_FLAG.get(flag)
+            if option and option.value and not has_value:
+                value, rest = _next_value(rest, flag, option)
+            usual = _USUAL_VALUES.get(flag, ".*")
+            if option is None or not re.fullmatch(usual, value, re.DOTALL):
+                return False
+        return True
+    return False
 
 
 def _hyphens(dash: re.Match[str]) -> str:

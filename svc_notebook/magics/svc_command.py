@@ -27,6 +27,7 @@ from .options import (
     COMMANDS_WITH_OPTIONS,
     HELP,
     SvcOptions,
+    check_question,
     check_record,
     parse_options,
     to_number,
@@ -112,6 +113,7 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
     has_more = options.text != line.strip() or line.endswith("\n")
     command_line = parse_command(options.text, has_more=has_more)
     if command_line.name == ASK:
+        check_question(options.text, line.strip())
         return _ask(context, options, command_line.text, own_output=False)
     command = BY_NAME[command_line.name]
     if command.name in COMMANDS_WITH_OPTIONS:

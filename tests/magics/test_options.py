@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 
 from svc_notebook.errors import ParameterError
 from svc_notebook.magics.help import help_on
-from svc_notebook.magics.options import OPTIONS, SvcOptions, parse_options
+from svc_notebook.magics.options import (
+    OPTIONS,
+    SvcOptions,
+    check_question,
+    parse_options,
+)
 from svc_notebook.magics.subcommands import USAGES
 from svc_notebook.service.params import PARAMS
 from svc_notebook.template import decode_escapes
@@ -101,6 +106,10 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("—temperature=0.2 hi", "Type --temperature=0.2."),
         ("hi --dry-run", "`%svc ask hi --dry-run`"),
         ("hi there --model=x", "--model=x comes after the text"),
+        (
+            "A joke -f json --max-tokens 9",
+            "first: `%svc -f json --max-tokens 9 A joke`",
+        ),
         ("-o class", "'class' is a Python keyword"),
     ],
 )
@@ -113,11 +122,38 @@ def test_refusals_say_what_to_type(line: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("A joke -t 0", "-t comes after the text"),
+        ("A joke -t 0", "first: `%svc -t 0 A joke`; to send"),
+        ("-n 2 A joke -t0,1", "first: `%svc -n 2 -t0,1 A joke`; to send"),
+        ("-n 2 A joke -t 0", "these words, write `%svc -n 2 ask A joke -t 0`"),
+        ("A joke -m svc-instruct", "`%svc -m svc-instruct A joke`"),
+        ("A joke -c plan -o answer", "`%svc -c plan -o answer A joke`"),
+        ("Hi -s 'You are a pirate'", "`%svc -s 'You are a pirate' Hi`"),
+    ],
+)
+def test_a_question_that_ends_with_short_options_is_refused(
+    line: str, remedy: str
+) -> None:
+    """The line that works is named, and the one that sends the words."""
+    with pytest.raises(ParameterError) as refused:
+        check_question(parse_options(line).text, line)
+
+    assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("line", "text"),
     [
         ("-t 1 what's a monad?", "what's a monad?"),
         ("use emulator", "use emulator"),
-        ("--raw a  b -t 2", "a  b -t 2"),
+        ("--raw a  b -t 2 c", "a  b -t 2 c"),
+        ("what does rm -f do", "what does rm -f do"),
+        ("explain tar -c, python -m venv", "explain tar -c, python -m venv"),
+        ("is ls -n the same as ls -l -n", "is ls -n the same as ls -l -n"),
+        ("what does gcc -c do?", "what does gcc -c do?"),
+        ("ask A joke -t 0", "ask A joke -t 0"),
         ("-5 apples", "-5 apples"),
         ("explain curl -s -o", "explain curl -s -o"),
         ("– a dash", "– a dash"),  # noqa: RUF001 - a dash that is meant
@@ -128,7 +164,10 @@ def test_refusals_say_what_to_type(line: str, remedy: str) -> None:
 )
 def test_the_rest_of_the_line_is_text(line: str, text: str) -> None:
     """From the first word that is no option on, the line stays as typed."""
-    assert parse_options(line).text == text
+    options = parse_options(line)
+
+    check_question(options.text, line)
+    assert options.text == text
 
 
 @pytest.mark.slow

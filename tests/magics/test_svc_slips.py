@@ -91,6 +91,8 @@ def test_a_wrong_address_that_is_not_used_is_no_failure(
         ("%svc\nWhat is a monad?", "begin with two percent signs: `%%svc`"),
         ("%svc --temp 1\nWhat is a monad?", "Did you mean --temperature?"),
         ("%svc -t 0", "no prompt on this line"),
+        ("%svc Tell me a joke -t 0", "`%svc -t 0 Tell me a joke`"),
+        ("%svc usage -m svc-instruct", "The command is `%svc usage"),
         ("%svc use Emulator", "Did you mean `emulator`"),
         ("%%svc -t 0.5 0.7\nHello", "no blank between them: `-t 0,0.7`"),
         ("%%svc -t 0.5, 0.7\nHello", "no blank between them: `-t 0,0.7`"),
