@@ -272,6 +272,7 @@ HELP = "help"
 ASK, FIX, EXPLAIN, CONTINUE = "ask", "fix", "explain", "continue"
 COMMANDS_WITH_OPTIONS = (ASK, FIX, EXPLAIN, CONTINUE)  # options may follow these
 _GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
+_READS_LISTS = (_numbers, _split_names, to_names)
 _REPEATABLE = {"--stop", "--with"}
 _LATE_DASH = re.compile(r"(?<=\s)-(?=[a-z-])")
 _USUAL_VALUES = {  # short options are also those of programs that a text is about
@@ -325,7 +326,19 @@ def _take_option(
         raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
     if option.value and not has_value:
         value, rest = _next_value(rest, flag, option)
+    is_list = option.field == "model" or option.read in _READS_LISTS
+    if is_list and ((value.endswith(",") and rest) or rest.startswith(",")):
+        raise _blank_after_comma(flag, option)
     return option.set(options, value), rest
+
+
+def _blank_after_comma(flag: str, option: Option) -> ParameterError:
+    """Return the error for several values with blanks between them."""
+    example = "0,0.7" if option.read is _numbers else "a,b"
+    return ParameterError(
+        f"Several values have a comma and no blank between them: `{flag} {example}`.",
+        param="line",
+    )
 
 
 def _split(word: str) -> tuple[str, bool, str]:
