@@ -275,6 +275,7 @@ _GLUED = re.compile(r"(-[A-Za-z])(-?[\d.].*)")
 _READS_LISTS = (_numbers, _split_names, to_names)
 _REPEATABLE = {"--stop", "--with"}
 _LATE_DASH = re.compile(r"(?<=\s)-(?=[a-z-])")
+_UNQUOTED_SYSTEM = re.compile(r"(?:^|\s)(-s|--system)[\s=]+([^\s'\"]+)\s+$")
 _USUAL_VALUES = {  # short options are also those of programs that a text is about
     "-m": r"[\w.:,-]*[\d/-][\w.:/,-]*",
     "-s": r".*\s.*",
@@ -384,6 +385,16 @@ def check_question(text: str, line: str) -> None:
 
 def _late(flag: str, text: str, before: str) -> ParameterError:
     at_end = _options_at_end(text)
+    if unquoted := _UNQUOTED_SYSTEM.search(before):
+        first_words = re.split(rf"(?<!\S){re.escape(flag)}", text, maxsplit=1)[0]
+        words = f"{unquoted[2]} {first_words.strip()}"
+        if '"' not in words:
+            return ParameterError(
+                f"{unquoted[1]} takes one word, or several in quotes: "
+                f'`{unquoted[1]} "{words}"`. Nothing was sent. If {unquoted[2]} is all '
+                f"of it, put {flag} before the question.",
+                param="line",
+            )
     way = f": `%svc {before}{at_end} {text.removesuffix(at_end).strip()}`"
     return ParameterError(
         f"{flag} comes after the text and would be sent with it. Nothing was sent. Put "

@@ -105,6 +105,9 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("–t 0.2", "Type -t."),  # noqa: RUF001 - as word processors write it
         ("—temperature=0.2 hi", "Type --temperature=0.2."),
         ("hi --dry-run", "`%svc ask hi --dry-run`"),
+        ("-s You sort mails --dry-run", """in quotes: `-s "You sort mails"`."""),
+        ("-t 0 --system=Be terse --raw", """in quotes: `--system "Be terse"`."""),
+        ("-s 'Be terse' Hi --raw", "--raw comes after the text"),
         ("hi there --model=x", "--model=x comes after the text"),
         (
             "A joke -f json --max-tokens 9",
@@ -130,6 +133,7 @@ def test_refusals_say_what_to_type(line: str, remedy: str) -> None:
         ("-n 2 A joke -t 0", "these words, write `%svc -n 2 ask A joke -t 0`"),
         ("A joke -m svc-instruct", "`%svc -m svc-instruct A joke`"),
         ("A joke -c plan -o answer", "`%svc -c plan -o answer A joke`"),
+        ("-s You sort mails -t 0", """in quotes: `-s "You sort mails"`."""),
         ("Hi -s 'You are a pirate'", "`%svc -s 'You are a pirate' Hi`"),
     ],
 )

@@ -111,6 +111,7 @@ def test_a_wrong_address_that_is_not_used_is_no_failure(
         ("%%svc why is the sky blue?", "`%svc why is the sky blue?`"),
         ("%%svc models\n\n", "`%svc models`"),
         ("%%svc --system You are terse\nHello", "quotes around"),
+        ("%%svc -s You sort mails --dry-run\nHello", 'quotes: `-s "You sort mails"`'),
     ],
 )
 def test_slips_cost_nothing(
