@@ -276,6 +276,12 @@ _READS_LISTS = (_numbers, _split_names, to_names)
 _REPEATABLE = {"--stop", "--with"}
 _LATE_DASH = re.compile(r"(?<=\s)-(?=[a-z-])")
 _UNQUOTED_SYSTEM = re.compile(r"(?:^|\s)(-s|--system)[\s=]+([^\s'\"]+)\s+$")
+_CURLY_QUOTED = re.compile(
+    "(--?[A-Za-z][A-Za-z_-]*)[\\s=]+"
+    "([\N{LEFT SINGLE QUOTATION MARK}-\N{DOUBLE HIGH-REVERSED-9 QUOTATION MARK}"
+    "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}"
+    "\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}])"
+)
 _USUAL_VALUES = {  # short options are also those of programs that a text is about
     "-m": r"[\w.:,-]*[\d/-][\w.:/,-]*",
     "-s": r".*\s.*",
@@ -316,6 +322,7 @@ def _take_option(
     options: SvcOptions, rest: str, seen_flags: set[str]
 ) -> tuple[SvcOptions, str]:
     """Move an option and its value from the line into the options."""
+    typed = rest
     token, rest = _next_word(rest)
     flag, has_value, value = _split(token)
     option = BY_FLAG.get(flag) or _refuse_unknown(flag)
@@ -325,12 +332,28 @@ def _take_option(
     seen_flags.add(name)
     if not option.value and has_value:
         raise ParameterError(f"{flag} is a switch and takes no value.", param=flag)
+    if option.value:
+        _check_quotes(typed)
     if option.value and not has_value:
         value, rest = _next_value(rest, flag, option)
     is_list = option.field == "model" or option.read in _READS_LISTS
     if is_list and ((value.endswith(",") and rest) or rest.startswith(",")):
         raise _blank_after_comma(flag, option)
     return option.set(options, value), rest
+
+
+def _check_quotes(typed: str) -> None:
+    """Refuse a value in typographic quotes: the words behind the first would be text.
+
+    Without blanks they are refused as well, since they would be part of the value.
+    """
+    if quoted := _CURLY_QUOTED.match(typed):
+        raise ParameterError(
+            f"{quoted[1]}: {quoted[2]} is a quote that word processors insert, and is "
+            f'not one here. Type straight quotes: {quoted[1]} "...". To send '
+            f"{quoted[2]} itself, put it in them as well.",
+            param=quoted[1],
+        )
 
 
 def _blank_after_comma(flag: str, option: Option) -> ParameterError:

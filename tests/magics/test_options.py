@@ -108,6 +108,17 @@ def test_every_parameter_of_the_document_is_an_option() -> None:
         ("-s You sort mails --dry-run", """in quotes: `-s "You sort mails"`."""),
         ("-t 0 --system=Be terse --raw", """in quotes: `--system "Be terse"`."""),
         ("-s 'Be terse' Hi --raw", "--raw comes after the text"),
+        *(
+            (f"{flag}{quoted} Tell me a joke", "Type straight quotes: -")
+            for flag in ("-s ", "--system=", "-t 0 --stop ")
+            for quoted in (
+                "“You are”",
+                "\N{LEFT SINGLE QUOTATION MARK}You are",
+                "„You are“",
+                "«You are»",
+                "“You”",
+            )
+        ),
         ("hi there --model=x", "--model=x comes after the text"),
         (
             "A joke -f json --max-tokens 9",
@@ -158,6 +169,8 @@ def test_a_question_that_ends_with_short_options_is_refused(
         ("is ls -n the same as ls -l -n", "is ls -n the same as ls -l -n"),
         ("what does gcc -c do?", "what does gcc -c do?"),
         ("ask A joke -t 0", "ask A joke -t 0"),
+        ("--stop '“' “Why?”", "“Why?”"),
+        ("--raw “Why?”", "“Why?”"),
         ("-5 apples", "-5 apples"),
         ("explain curl -s -o", "explain curl -s -o"),
         ("– a dash", "– a dash"),  # noqa: RUF001 - a dash that is meant
