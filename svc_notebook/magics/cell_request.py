@@ -96,7 +96,8 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
         as_sent(find_context(name, context.names(), context.own_names()), hide)
         for name in dict.fromkeys(options.context)
     )
-    inserted = ", ".join(dict.fromkeys(item.note for item in (*filled.items, *added)))
+    items = (*filled.items, *filled_system.items, *added)
+    inserted = ", ".join(dict.fromkeys(item.note for item in items))
     text, attached = add_items(filled.text, added) if added else (filled.text, ())
     separate = {"system", "max_tokens"}
     params = {name: value for name, value in defaults.items() if name not in separate}

@@ -322,6 +322,16 @@ def test_a_system_prompt_of_few_words_is_sent(
     assert contents(emulator) == [words.strip("'"), "Hello"]
 
 
+def test_what_a_system_prompt_inserts_is_named(shell: Shell) -> None:
+    """The line below the reply names all that was inserted, each once."""
+    shell.run("rules, mail, name = 'Be terse.', 'Hello', 'Noi'")
+
+    cell = shell.run("%%svc -s '{{rules}} {{name}}'\nSort {{mail}} of {{name}}")
+
+    inserted = cell.shown.partition("inserted: ")[2]
+    assert re.findall(r"(\w+) \(text", inserted) == ["mail", "name", "rules"]
+
+
 def test_single_braces_of_a_system_prompt_are_said(shell: Shell) -> None:
     """As for those of the prompt, and the names of both are in one line."""
     shell.run("df, city = 'a', 'b'")
