@@ -112,7 +112,7 @@ class SettingsError(ConfigError):
 
 
 class SpendingLimitError(ConfigError):
-    """The limit on tokens or cost is reached. Nothing was sent.
+    """The limit on tokens or cost leaves too little. Nothing was sent.
 
     `svc.use(max_tokens_total=...)` or `svc.use(max_cost=...)` sets another limit.
     """

@@ -1,6 +1,7 @@
 """A limit on tokens or cost: it holds for whatever asks, and loses nothing."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,14 +126,32 @@ def test_stops_a_sweep_that_goes_on_later() -> None:
 
 
 def test_refuses_what_may_not_fit() -> None:
-    """The first request, too, is sent only if its longest reply fits."""
+    """The first request, too, is sent only if its longest reply fits.
+
+    The message names the longest that does.
+    """
     svc.use(max_tokens_total=100)
 
-    with pytest.raises(svc.errors.SpendingLimitError, match="may use up to 161 tokens"):
+    with pytest.raises(svc.errors.SpendingLimitError) as caught:
         svc.complete("Say hello.")
 
+    said = str(caught.value)
+    assert "may use up to 161 tokens, more than the limit leaves (100 tokens)" in said
     assert _n_asked() == 0
-    assert svc.complete("Say hello.", max_tokens=50).text
+    [named] = re.findall(r"max_tokens=(\d+)", said)
+    with pytest.raises(svc.errors.SpendingLimitError):
+        svc.complete("Say hello.", max_tokens=int(named) + 1)
+    assert svc.complete("Say hello.", max_tokens=int(named)).text
+
+
+def test_names_no_smaller_reply_if_the_prompt_is_too_long() -> None:
+    """Then only another limit helps."""
+    svc.use(max_tokens_total=5)
+
+    with pytest.raises(svc.errors.SpendingLimitError) as caught:
+        svc.complete("Say hello.")
+
+    assert "max_tokens=" not in str(caught.value)
 
 
 @pytest.mark.parametrize("limit", [300, 600])
@@ -149,7 +168,7 @@ def test_no_run_passes_the_limit(limit: int) -> None:
     replies = run.replies_df()
     n_used = int(replies["total_tokens"].sum())
     assert limit - 60 < n_used <= limit
-    assert str(caught.value).startswith(f"{n_used:,} of {limit:,} tokens are used. ")
+    assert f": {n_used:,} of {limit:,} tokens are used. " in str(caught.value)
 
 
 def test_the_message_has_the_cost_of_the_replies(prices: Path) -> None:
@@ -163,7 +182,7 @@ def test_the_message_has_the_cost_of_the_replies(prices: Path) -> None:
     # the frame has no cost of emulated replies; each token costs 1
     cost = run.replies_df()["total_tokens"].sum()
     assert cost <= 400
-    assert str(caught.value).startswith(f"{cost} of 400 in cost are used. ")
+    assert f": {cost} of 400 in cost are used. " in str(caught.value)
 
 
 def test_a_limit_keeps_models_together() -> None:

@@ -104,12 +104,18 @@ class SpendingLimit:
             used = self._used[kind] + in_flight
             if used + needed[kind] > limit:
                 including = ", including requests in flight" if in_flight else ""
+                n_choices = int(request.params.get("n", 1))
+                room = int((limit - used - prompt_tokens) // n_choices)
+                fits = kind == "tokens" and room > 0
                 raise SpendingLimitError(
-                    f"{_used_of_limit(kind, used, limit)} are used{including}. This "
-                    f"request may use up to {_amount(kind, needed[kind])} and was not "
-                    "sent; earlier replies are kept. To go on, set the limit again: "
-                    f"svc.use({_ARGUMENTS[kind]}=...) counts from 0, and float('inf') "
-                    "removes the limit."
+                    f"One request may use up to {_amount(kind, needed[kind])}, more "
+                    f"than the limit leaves ({_amount(kind, max(limit - used, 0.0))}): "
+                    f"{_used_of_limit(kind, used, limit)} are used{including}. It was "
+                    "not sent; earlier replies are kept. To go on, "
+                    + f"ask with max_tokens={room} or less, or "
+                    * fits
+                    + f"set the limit again: svc.use({_ARGUMENTS[kind]}=...) counts "
+                    "from 0, and float('inf') removes the limit."
                 )
 
     def _most_of(

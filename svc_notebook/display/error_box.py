@@ -39,7 +39,7 @@ _HEADLINES = {
     "RateLimitError": "Too many requests",
     "ServerFaultError": "The service failed",
     "MissingKeyError": "There is no usable key",
-    "SpendingLimitError": "The spending limit is reached",
+    "SpendingLimitError": "The spending limit leaves too little",
     "ConfigError": "A setting cannot be used",
     "OverBudgetError": "Too long, so it was not sent",
     "AskError": "Nothing was sent",

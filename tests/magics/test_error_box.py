@@ -104,7 +104,7 @@ def test_a_spending_limit_has_a_headline_of_its_own(shell: Shell) -> None:
     cell = shell.run("%%svc\nSay hello again.")
 
     assert isinstance(cell.error, svc.errors.SpendingLimitError)
-    assert "The spending limit is reached" in cell.shown
+    assert "The spending limit leaves too little" in cell.shown
     assert "svc.use(max_tokens_total=...)" in cell.shown
 
 
