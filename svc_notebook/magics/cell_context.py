@@ -4,6 +4,7 @@ The memory lasts as long as the kernel: the requests of its cells, and which cel
 which reply.
 """
 
+import builtins
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -230,8 +231,12 @@ class CellContext:
     def check_output(self, name: str | None) -> None:
         """Refuse an `-o NAME` that must not be overwritten, before anything is sent."""
         is_of_shell = name in self.shell.user_ns_hidden
-        if is_of_shell or isinstance(self.shell.user_ns.get(name or ""), ModuleType):
-            reason = "belongs to the shell" if is_of_shell else "is a module"
+        reason = "belongs to the shell" if is_of_shell else ""
+        if name and not name.startswith("_") and hasattr(builtins, name):
+            reason = "is Python's own"
+        if isinstance(self.shell.user_ns.get(name or ""), ModuleType):
+            reason = "is a module"
+        if reason:
             raise ParameterError(
                 f"-o {name}: this name {reason} and would be lost. Use another, as in "
                 "-o answer.",

@@ -105,6 +105,8 @@ def test_a_wrong_address_that_is_not_used_is_no_failure(
         ("%%svc -o class\nHello", "-o answer"),
         ("%%svc -o get_ipython\nHello", "-o answer"),
         ("%%svc -o json\nHello", "is a module"),
+        ("%%svc -o len\nHello", "this name is Python's own and would be lost"),
+        ("%%svc -o display\nHello", "-o answer"),
         ("%%svc\n   \n", "no prompt: write it below the first line"),
         ("%%svc", "no prompt: write it below the first line"),
         ("%%svc --with json\n", "no prompt: write it below the first line"),
