@@ -191,13 +191,12 @@ class RestView(CellView):
         self._session, self._before = context.session, cell_request.rest_of
         so_far = cell_request.request.messages[-2].content or ""
         self._overlap, place, old = OverlapRemover(so_far), here, None
+        self._here, self._line = here.display, ""  # the line says where the rest goes
         if context.mode is Mode.LIVE:
             old = context.memory.places.find(cell_request.origin.continues or "")
         if old and not old.run_again and old.display.reopen(so_far):
-            line = (
-                f"the rest is added to the reply of [{old.number}]; `%svc last` shows"
-            )
-            here.display.finish(Final(texts=(), footer=f"{line} all of it here"))
+            self._line = f"the rest is added to the reply of [{old.number}]"
+            self._here.finish(self._final_line())
             place = old
         elif not here.display.reopen(so_far):
             here.display.add(so_far)
@@ -214,4 +213,13 @@ class RestView(CellView):
         if isinstance(completion, Completion):
             joined = self._session.context().joined(completion.exchange)
             completion = joined.with_notes(self._overlap.note)
-        super().end(completion or self._before)
+        shown = completion or self._before
+        super().end(shown)
+        is_cut = isinstance(shown, Completion) and shown.can_go_on
+        if self._line and is_cut and self._here.reopen(""):
+            self._line += ", which is still not complete"
+            self._here.finish(self._final_line())
+
+    def _final_line(self) -> Final:
+        """Return what the cell of the command shows."""
+        return Final(texts=(), footer=f"{self._line}; `%svc last` shows all of it here")

@@ -63,6 +63,15 @@ def test_the_rest_shows_in_the_output_of_the_reply(kernel: Kernel) -> None:
         assert set(ids(ran, "update_display_data")) == shown | {*own}
         assert not ran.all("clear_output")
         assert "reply of [2]" in ran.all("update_display_data")[0]["data"]["text/plain"]
+    lines = [
+        [each for each in ran.all("update_display_data") if each["transient"] == own][
+            -1
+        ]
+        for ran in (stuck, rest)
+        for own in [ran.all("display_data")[0]["transient"]]
+    ]
+    notes = [line["data"]["text/plain"] for line in lines]
+    assert ["still not complete" in note for note in notes] == [True, False]
     outputs = {
         each["transient"]["display_id"]: each["data"]
         for ran in (first, stuck, rest)
