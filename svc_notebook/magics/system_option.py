@@ -28,7 +28,7 @@ def check_system(value: str, names: Mapping[str, object]) -> None:
         )
     if word[0] in "@$":
         reason = f"{word[0]} fetches nothing, and there is no such variable or file"
-        raise _refusal(word, reason, "-s {{name}}", "for a variable, ")
+        raise _refusal(word, reason, "-s {{name}}")
 
 
 def _refusal(word: str, reason: str, mark: str, before: str = "") -> ParameterError:
