@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, starmap
 
 from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.front_end import as_streamed, fitted_to_terminal
 from svc_notebook.display.html_styles import (
     QUIET_LINE,
     TYPED,
@@ -51,12 +52,15 @@ def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
     body = "".join(map(_entry_html, entries)) or quiet_html("no turns yet")
     return {
         "text/html": f"<div>{head}{body}</div>",
-        "text/plain": to_terminal("\n\n".join([title, *plain])),
+        "text/plain": "\n\n".join([fitted_to_terminal(to_terminal(title)), *plain]),
     }
 
 
 def _entry_text(entry: MessageEntry) -> str:
-    parts = (entry.heading, *entry.notes, entry.text, entry.footer)
+    """Return a message as text that is safe to print."""
+    heads = "\n".join((entry.heading, *entry.notes))
+    heads, text, footer = map(to_terminal, (heads, entry.text, entry.footer))
+    parts = (fitted_to_terminal(heads), as_streamed(text), fitted_to_terminal(footer))
     return "\n".join(filter(None, parts))
 
 

@@ -12,7 +12,7 @@ from svc_notebook.errors import write_line
 
 from .escape import to_terminal
 from .html_styles import message_html, quiet_html, warning_html
-from .terminal_width import wrapped
+from .terminal_width import WordWrap, wrapped
 
 Bundle: TypeAlias = Mapping[str, str]
 
@@ -115,10 +115,16 @@ def is_colab() -> bool:
 
 def fitted_to_terminal(text: str) -> str:
     """Break lines at blanks where a terminal ends; elsewhere they stay as they are."""
-    if not is_terminal():
+    n_columns = _columns() - 1  # as `WordWrap`, since some terminals break a full line
+    if n_columns < 0:
         return text
-    n_columns = get_terminal_size().columns
     return "\n".join(wrapped(line, n_columns) for line in text.split("\n"))
+
+
+def as_streamed(text: str) -> str:
+    """Break the lines of a message where a terminal has them while it streams."""
+    n_columns = _columns()
+    return WordWrap().add(text, n_columns) if n_columns else text
 
 
 def parent_message(shell: object) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.service.chunk import Delta
 
 from .escape import to_terminal, to_text
-from .front_end import Bundle, Output, fitted_to_terminal
+from .front_end import Bundle, Output, as_streamed, fitted_to_terminal
 from .growing_markdown import Block, Blocks, block_html, tail_html
 from .html_styles import (
     BODY,
@@ -191,8 +191,11 @@ class Final:
 
     def _plain(self) -> str:
         parts = [_plain_choice(self.texts, index) for index in range(len(self.texts))]
-        tool_runs = [tool_runs_text(self.tool_runs)] if self.tool_runs else []
-        shown = filter(None, (*tool_runs, *parts, self.closing_line))
+        if not self.is_verbatim:
+            parts = list(map(as_streamed, parts))
+        tool_runs = as_streamed(tool_runs_text(self.tool_runs))
+        closing = fitted_to_terminal(self.closing_line)
+        shown = filter(None, (tool_runs, *parts, closing))
         return "\n\n".join(shown).strip("\n")
 
 
@@ -309,10 +312,12 @@ class _Plain(_Settled):
         rest = [_plain_choice(texts, i) for i in range(is_printed, len(texts))]
         closing = fitted_to_terminal(final.closing_line) if final else ""
         gap = "\n" if len(texts) > 1 else ""  # a blank line between choices
-        parts = [gap + part for part in rest if part] + [closing] * bool(closing)
+        parts = [gap + part for part in rest if part]
         lines = self._line_break() + "".join(f"{part}\n" for part in parts)
         if lines:
             self._print(lines)
+        if closing:  # its lines are broken already: a dot stays with its word
+            self._output.write(f"{closing}\n")
 
     def reopen(self, so_far: str) -> bool:
         self._text = so_far  # it was printed in another cell

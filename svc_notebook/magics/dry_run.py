@@ -6,7 +6,6 @@ from typing import Any
 from svc_notebook import Tokens
 from svc_notebook.conversations.transcript import MessageEntry, transcript
 from svc_notebook.credentials import refuse_keys
-from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.errors import ConfigError
 from svc_notebook.service.request import CompletionRequest
 from svc_notebook.tokens import estimate_prompt_tokens, fit_note
@@ -100,5 +99,4 @@ class DryRun:
         ]
         figures = MessageEntry(heading="would be sent with", text="\n".join(self.lines))
         title = "Dry run: nothing was sent" + f". {self.way}" * bool(self.way)
-        bundle = transcript(title, [*entries, figures])
-        return bundle | {"text/plain": fitted_to_terminal(bundle["text/plain"])}
+        return transcript(title, [*entries, figures])

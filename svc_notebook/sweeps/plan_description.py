@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.display.number_words import count_in_words, duration_in_words
 from svc_notebook.display.reply_display import Final
 from svc_notebook.exchange import Failure
@@ -330,8 +331,12 @@ class RunDescription:
                 break_on_hyphens=False,
             )
         ]
-        parts = [title + self.head, *body, self.footer]
-        return to_terminal("\n".join(filter(None, parts)))
+        parts = [
+            fitted_to_terminal(to_terminal(title + self.head)),
+            to_terminal("\n".join(body)),
+            fitted_to_terminal(to_terminal(self.footer)),
+        ]
+        return "\n".join(filter(None, parts))
 
     def bundle(self) -> dict[str, str]:
         """Return `text/html` and `text/plain`."""

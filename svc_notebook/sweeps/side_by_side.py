@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from uuid import uuid4
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.front_end import Output
+from svc_notebook.display.front_end import Output, as_streamed, fitted_to_terminal
 from svc_notebook.display.html_styles import (
     BODY,
     card_html,
@@ -149,12 +149,20 @@ def _cards_as_text(cards: Sequence[ReplyCard], *, note: str) -> str:
     """Return cards as plain text, one below the other, safe to print."""
     blocks = []
     for row, row_cards in _rows(cards).items():
-        blocks += [row] * bool(row)
-        for card in row_cards:
-            closing = marks_text(card.marks, card.footer)
-            heading = f"--- {card.heading}" if card.heading else ""
-            blocks.append("\n".join(filter(None, (heading, card.text, closing))))
-    return to_terminal("\n\n".join([*blocks, note]).strip("\n"))
+        blocks += [to_terminal(row)] * bool(row)
+        blocks += map(_card_as_text, row_cards)
+    return "\n\n".join([*blocks, _line_as_text(note)]).strip("\n")
+
+
+def _card_as_text(card: ReplyCard) -> str:
+    heading = _line_as_text(f"--- {card.heading}" if card.heading else "")
+    closing = _line_as_text(marks_text(card.marks, card.footer))
+    text = as_streamed(to_terminal(card.text))
+    return "\n".join(filter(None, (heading, text, closing)))
+
+
+def _line_as_text(line: str) -> str:
+    return fitted_to_terminal(to_terminal(line))
 
 
 def _rows(cards: Sequence[ReplyCard]) -> dict[str, list[ReplyCard]]:

@@ -15,7 +15,12 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.front_end import Output, Screen, find_screen
+from svc_notebook.display.front_end import (
+    Output,
+    Screen,
+    find_screen,
+    fitted_to_terminal,
+)
 from svc_notebook.display.html_styles import verbatim_html
 from svc_notebook.display.tool_runs import (
     CHANGED_NOTE,
@@ -167,7 +172,7 @@ class AtPrompt:
         name, arguments = proposal.name, proposal.arguments
         call = call_line(name, arguments, _ARGUMENTS_CHARS)
         is_whole = call == f"{name}({arguments_line(arguments)})"
-        details = "" if is_whole else proposal_text(proposal)
+        details = "" if is_whole else fitted_to_terminal(proposal_text(proposal))
         question = f"Run {to_terminal(call)}? {_CHOICES}"
         is_edit = bool(proposal.problem)  # of an edit, which goes on
         for _ in range(_MAX_TRIES):
@@ -186,7 +191,7 @@ class AtPrompt:
 
     def _edit(self, proposal: Proposal) -> dict[str, Any] | None:
         """Ask for changes until they can be read; None keeps the arguments."""
-        problem = to_terminal(" ".join(proposal.problem.split()))
+        problem = fitted_to_terminal(to_terminal(" ".join(proposal.problem.split())))
         details = "\n".join(filter(None, (problem, _sent(proposal))))
         question = _EDIT
         while typed := self._ask(question, details).strip():
@@ -199,6 +204,7 @@ class AtPrompt:
     def _ask(self, question: str, details: str) -> str:
         """Ask a question below its details, which a notebook shows until the answer."""
         read = self._read or input  # looked up now: IPython replaces `input`
+        question = fitted_to_terminal(question)
         if not details:
             return read(question)
         if find_screen() is not Screen.NOTEBOOK:

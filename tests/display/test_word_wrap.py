@@ -111,3 +111,18 @@ def test_no_line_begins_with_a_dot(parts: list[list[str]], n_columns: int) -> No
     assert not any(row.startswith("·") for row in lines)
     for row in lines:
         assert width(row) <= n_columns or " " not in row.removesuffix(" ·")
+
+
+def test_a_footer_has_no_line_with_only_a_dot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its parts are, a dot ends the line of its words."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(N_COLUMNS))
+    rows: list[str] = []
+    for n_letters in range(1, N_COLUMNS - 1):
+        printed: list[str] = []
+        output = Output(write=printed.append, columns=lambda: N_COLUMNS)
+        display = ReplyDisplay.open(Mode.PLAIN, output=output)
+        display.finish(Final(texts=(), footer=f"{'a' * n_letters} · b c · d e f"))
+        rows += rows_of("".join(printed))
+
+    assert not any(row.startswith("·") for row in rows)

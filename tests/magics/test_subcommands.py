@@ -466,7 +466,7 @@ def test_a_terminal_breaks_no_word(
     shell.run("%%svc\nSay hello.")
     shown = shell.run(cell).value
     wide = repr(shown)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "70")
 
     narrow = repr(shown)

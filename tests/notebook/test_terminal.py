@@ -30,6 +30,9 @@ TAKE = (
 IPYTHON = ("-m", "IPython", "--no-banner", "--no-confirm-exit", "--ext=svc_notebook")
 ESCAPES = re.compile(r"\x1b\][^\x07]*\x07|\x1b[\[(][0-9;?]*[A-Za-z]|\x1b[=>]")
 HOSTILE = "\x1b]0;owned\x07\x1b[35;7Hmoved\x9b8mhidden\x08\x08 and back\r!"
+CODE = "total = " + " + ".join(f"part_{n}" for n in range(20))
+SENTENCE = "Considerable paragraphs necessitate " * 5
+PROSE = f"{SENTENCE}\n\n```\n{CODE}\n```\n\n{SENTENCE}"
 SCRIPT: list[dict[str, Any]] = [
     {
         "when": {"contains": "stuck"},
@@ -50,6 +53,7 @@ SCRIPT: list[dict[str, Any]] = [
         "times": None,
         "text": "So:\n```python\nratio = 1 / 4\n```",
     },
+    {"when": {"contains": "long words"}, "times": None, "text": PROSE},
     {"text": "A reply.", "times": None},
 ]
 
@@ -65,7 +69,8 @@ class Terminal:
     def __init__(self, env: dict[str, str], *flags: str) -> None:
         self._fd, child = os.openpty()
         termios.tcsetwinsize(child, (40, 100))
-        kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        left_out = ("NO_COLOR", "COLUMNS", "LINES")  # pytest-xdist sets the size
+        kept = {name: each for name, each in os.environ.items() if name not in left_out}
         self._ipython = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-c", TAKE, *IPYTHON, *flags],
             stdin=child,
@@ -249,3 +254,27 @@ def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     assert "(no turns yet)" in shown
     assert "`%%svc -c plan`" in shown
     assert "`%%svc -c plan` or\nsvc.conversation('plan').ask(...)" in shown
+
+
+def test_a_reply_that_is_shown_again_breaks_at_blanks(
+    begin: Callable[..., Terminal],
+) -> None:
+    """Wherever it is shown, its lines are those of the stream, and code is whole."""
+    terminal = begin()
+    terminal.run("%%svc -c plan -o one\nUse long words", prompt=2)
+    cells = ("one", "%svc last", "%svc history plan")
+    opening = "import svc_notebook as svc; svc.panel('plan')"
+    several = "%%svc --repeats 2\nUse long words"
+
+    shown = [
+        terminal.run(cell, prompt=prompt)
+        for prompt, cell in enumerate((*cells, opening, several), start=3)
+    ]
+
+    for text in shown:
+        lines = [line.strip() for line in text.splitlines()]
+        assert lines.count(CODE) == 1 + (text is shown[-1])
+        broken = " ".join(SENTENCE.split()[:8])
+        assert broken in lines
+        said = {line for line in lines if not line.startswith("In [")} - {CODE}
+        assert max(map(len, said)) < 100

@@ -19,6 +19,12 @@ def send(to: str) -> str:
     """Send a letter."""
     return f"sent to {to}"
 
+@svc.tool(confirm=True)
+def write(to: str, subject: str) -> str:
+    """Write a letter that is sent by post, to people who have
+    no electronic mail and no telephone, and keep a copy."""
+    return "written"
+
 @svc.tool
 def sleep(n: int) -> str:
     """Sleep."""
@@ -61,6 +67,19 @@ def test_consent_is_typed(terminal: Terminal) -> None:
 
     assert 'Run send(to="Bob")?' in asked
     assert 'send(to="Bob") → approved · sent to Bob' in shown
+
+
+def test_a_long_question_breaks_at_blanks(terminal: Terminal) -> None:
+    """Its lines fit into the terminal."""
+    words = "very considerable news " * 5
+    terminal.type(f"%%svc --tools write\rUse write to 'Bob' with '{words}'" + END)
+    asked = terminal.until("[a]lways:")
+    terminal.type("n\r")
+    terminal.until("In [3]:")
+
+    question = asked[asked.index("The model calls write") :]
+    assert "no telephone, and\nkeep a copy.)\nRun write(" in question
+    assert max(map(len, question.splitlines())) < 100
 
 
 def test_an_interrupt_leaves_a_tool_behind(terminal: Terminal) -> None:
