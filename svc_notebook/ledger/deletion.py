@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import near_names
@@ -140,7 +141,7 @@ def _kept_elsewhere(
         name = selection.values[0]
         return (
             " A kernel that has the conversation open still sends its turns, until you "
-            f"run `%svc reset {name}` there."
+            f"run `%svc reset {in_a_line(name)}` there."
         )
     if selection.kind != "exchange":
         return ""

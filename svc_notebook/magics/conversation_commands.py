@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 _SYSTEM_CHARS = 60  # of a system message, in the list of conversations
 
 
+def is_conversation(session: Session, name: str) -> bool:
+    """Whether this kernel or the ledger has a conversation of this name."""
+    if any(conversation.name == name for conversation in session.conversations):
+        return True
+    with suppress(LedgerError):
+        return session.ledger.has_conversation(name)
+    return False
+
+
 def reset(session: Session, name: str) -> str:
     """Forget the turns of a conversation, also if only the ledger has it."""
     with suppress(LedgerError):  # without a readable ledger, those of this kernel

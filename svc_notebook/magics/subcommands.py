@@ -55,6 +55,11 @@ class Command:
         """The command and its arguments, as the help shows them."""
         return f"%svc {self.name} {self.arguments}".strip()
 
+    @property
+    def takes_name(self) -> bool:
+        """Whether its first argument is the name of a conversation."""
+        return self.arguments.strip("[]").split(maxsplit=1)[:1] == ["NAME"]
+
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
@@ -127,9 +132,18 @@ _MIN_QUESTION_WORDS = 3
 _VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 
-def parse_command(text: str, *, has_more: bool = False) -> CommandLine:
-    """Read what follows the options of a `%svc` line, or the line without options."""
-    words = _split_words(text)
+def parse_command(
+    text: str,
+    *,
+    has_more: bool = False,
+    is_name: Callable[[str], bool] = lambda _: False,
+) -> CommandLine:
+    """Read what follows the options of a `%svc` line, or the line without options.
+
+    `is_name` says whether a text is the name of a conversation; one of several words
+    needs no quotes.
+    """
+    words = _with_whole_name(_split_words(text), is_name)
     if not words:
         return _without_words(has_more=has_more)
     first, *rest = words
@@ -173,6 +187,19 @@ def _split_words(text: str) -> list[str]:
     if len(words) > 1 and words[1][0] in "'\"":
         with suppress(ValueError):  # an open quote: it is a question
             return shlex.split(text)
+    return words
+
+
+def _with_whole_name(words: list[str], is_name: Callable[[str], bool]) -> list[str]:
+    """Join words after a command if together they are the name of a conversation."""
+    command = BY_NAME.get(words[0]) if words else None
+    if command is None or not command.takes_name:
+        return words
+    first, *rest = words
+    for n_words in range(len(rest), 1, -1):
+        joined = [" ".join(rest[:n_words]), *rest[n_words:]]
+        if _fits_number(command, joined) and is_name(joined[0]):
+            return [first, *joined]
     return words
 
 

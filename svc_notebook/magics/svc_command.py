@@ -6,6 +6,7 @@ the first reply of a kernel starts sooner.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -107,11 +108,13 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
         if options.text:
             raise _text_among_options(options.text)
         return _ask(context, options, cell, own_output=context.owns_output)
+    from .conversation_commands import is_conversation  # noqa: PLC0415 - not for a plain cell
     from .subcommands import BY_NAME, parse_command  # noqa: PLC0415 - not for a plain cell
 
     # the end of a line is there if others are below it
     has_more = options.text != line.strip() or line.endswith("\n")
-    command_line = parse_command(options.text, has_more=has_more)
+    is_name = partial(is_conversation, context.session)
+    command_line = parse_command(options.text, has_more=has_more, is_name=is_name)
     if command_line.name == ASK:
         check_question(options.text, line.strip())
         return _ask(context, options, command_line.text, own_output=False)

@@ -17,6 +17,7 @@ from IPython.core.completer import (
 )
 from IPython.core.interactiveshell import InteractiveShell
 
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.service.catalogue import MODELS, Model
 from svc_notebook.session import current
 from svc_notebook.svc_use import endpoint_notes
@@ -30,9 +31,7 @@ from .tools_command import tool_notes
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL_LINE = re.compile(r"\s*%%svc(?:\s|$)")
 _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
-_TAKE_A_NAME = [
-    [command.name] for command in COMMANDS if "NAME" in command.arguments.split()[:1]
-] + [["restore"]]
+_TAKE_A_NAME = [[command.name] for command in COMMANDS if command.takes_name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def _next_words(
     if before in (["%svc", "help"], ["%svc", "use"]):
         return _topics() if before[1] == "help" else _in_use(known)
     if before[:1] == ["%svc"] and before[1:] in _TAKE_A_NAME:
-        return (Suggestion(name, "conversation") for name in known.conversations)
+        return _conversations(known)
     if before[:2] == ["%svc", "tools"]:
         return _tool_words(before[2:], known)
     is_open = before and (fragment.startswith("-") or not fragment)
@@ -124,7 +123,7 @@ def _starting_with(
     fitting = tuple(
         Suggestion(item.text + closing, item.note)
         for item in items
-        if item.text.startswith(fragment)
+        if item.text.lstrip("'").startswith(fragment.lstrip("'"))  # a quoted name
     )
     return Suggestions(fragment=fragment, items=fitting) if fitting else None
 
@@ -162,6 +161,8 @@ def _values(option: Option, fragment: str, known: KnownNames) -> Iterable[Sugges
     name = option.flags[-1]
     if name == "--as":
         return starmap(Suggestion, known.types)
+    if name == "--conversation":
+        return _conversations(known)
     if name in lists:
         return _next_in_list(fragment, lists[name]())
     values = {
@@ -171,7 +172,6 @@ def _values(option: Option, fragment: str, known: KnownNames) -> Iterable[Sugges
         },
         "--format": dict.fromkeys(LAYOUTS, "how the reply is drawn"),
         "--confirm-tools": dict.fromkeys(CONFIRMATIONS, "which calls ask you first"),
-        "--conversation": dict.fromkeys(known.conversations, "conversation"),
     }
     return starmap(Suggestion, values.get(name, {}).items())
 
@@ -186,6 +186,11 @@ def _next_in_list(fragment: str, items: Iterable[Suggestion]) -> Iterable[Sugges
         for item in items
         if item.text not in listed_names
     )
+
+
+def _conversations(known: KnownNames) -> Iterable[Suggestion]:
+    names = map(in_a_line, known.conversations)
+    return (Suggestion(name, "conversation") for name in names)
 
 
 def _tool_words(before: list[str], known: KnownNames) -> Iterable[Suggestion]:

@@ -12,6 +12,7 @@ from svc_notebook.conversations.transcript import (
     to_transcript,
     transcript,
 )
+from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.front_end import Output, fitted_to_terminal, is_colab
 from svc_notebook.display.html_styles import quiet_html
 
@@ -147,9 +148,10 @@ class StaticTranscript:
         bundle = to_transcript(history)
         if is_terminal:
             text = bundle["text/plain"].rstrip()
+            name = history.name
             note = (
                 "(a panel needs JupyterLab or Notebook; here, continue with `%%svc -c "
-                f"{history.name}` or svc.conversation({history.name!r}).ask(...))"
+                f"{in_a_line(name)}` or svc.conversation({name!r}).ask(...))"
             )
             bundle = {"text/plain": f"{text}\n\n{fitted_to_terminal(note)}"}
         self._output.publish(bundle, None)

@@ -656,3 +656,26 @@ def test_the_list_has_what_was_typed(shell: Shell) -> None:
     shell.run("%%svc -c plan --with note\nExplain")
 
     assert svc.conversations_df()["prompt"].tolist() == ["Explain"]
+
+
+def test_a_name_of_several_words_needs_no_quotes(shell: Shell) -> None:
+    """Commands take words that together are the name of a conversation as its name."""
+    shell.run("%%svc -c 'support prompt'\nFrom a cell")
+    lines = ("pin support prompt 1", "reset support prompt", "restore support prompt")
+
+    shown = [shell.run(f"%svc {line}").shown.strip() for line in lines]
+    history = shell.run("%svc history support prompt").value
+
+    assert shown == [
+        "Turn 1 is pinned.",
+        "The conversation support prompt is empty now; the ledger keeps its turns.",
+        "Restored: support prompt (1 turn).",
+    ]
+    assert history is svc.conversation("support prompt")
+
+
+def test_words_that_are_no_name_are_not_joined(shell: Shell) -> None:
+    """A line that may be a question is refused, as ever."""
+    error = shell.run("%svc history of printing").error
+
+    assert "a command or a question?" in str(error)

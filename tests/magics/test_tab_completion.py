@@ -11,7 +11,7 @@ from svc_notebook.service.catalogue import MODELS
 
 KNOWN = KnownNames(
     variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
-    conversations=("plan",),
+    conversations=("plan", "support prompt"),
     types=(("Invoice", "An invoice."), ("Order", "")),
 )
 
@@ -35,6 +35,8 @@ def texts(found: Suggestions | None) -> list[str]:
             ["svc-new,svc-v2-70b-instruct"],
         ),
         ("%%svc -f ht", "ht", ["html"]),
+        ("%%svc -c sup", "sup", ["'support prompt'"]),
+        ("%svc history 'sup", "'sup", ["'support prompt'"]),
         ("%%svc --with art", "art", ["article", "articles"]),
         (
             "%%svc --with article,",

@@ -254,6 +254,8 @@ def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     assert "(no turns yet)" in shown
     assert "`%%svc -c plan`" in shown
     assert "`%%svc -c plan` or\nsvc.conversation('plan').ask(...)" in shown
+    spaced = terminal.run("svc.panel('support prompt')", prompt=4)
+    assert "`%%svc -c 'support prompt'`" in " ".join(spaced.split())
 
 
 def test_a_reply_that_is_shown_again_breaks_at_blanks(
