@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from uuid import uuid4
 
@@ -31,6 +31,7 @@ from svc_notebook.display.reply_footer import (
     marks_html,
     marks_text,
 )
+from svc_notebook.display.terminal_width import fitted, padded, width
 from svc_notebook.errors import Interrupted, SvcError
 from svc_notebook.ledger.reply_columns import ReplyRow
 from svc_notebook.service.chunk import Delta
@@ -46,6 +47,7 @@ MAX_CARDS = 24  # more do not fit on a screen
 GAP_S = 0.25  # shortest time between two drawings
 MAX_BYTES_PER_S = 60_000  # sent to the page, for all cards together
 _SHOWN_CHARS = 60
+_STOPPED = ("cancelled", "not_run")
 
 
 def run_side_by_side(
@@ -196,6 +198,7 @@ class _Cards:
         self._clock = clock
         self._display_id = f"svc-{uuid4().hex[:12]}"
         self._is_drawn = False
+        self._line = ""  # the progress that a terminal shows
         self._has_news = True
         self._due_s = 0.0
         self._shown = tuple(islice(run.grid, MAX_CARDS))
@@ -210,6 +213,9 @@ class _Cards:
 
     def flush(self) -> None:
         now_s = self._clock()
+        if self._mode is Mode.PLAIN and now_s >= self._due_s:
+            self._show_progress()
+            self._due_s = now_s + GAP_S
         is_early = self._is_drawn and now_s < self._due_s
         if self._mode is not Mode.LIVE or is_early or not self._has_news:
             return
@@ -222,6 +228,24 @@ class _Cards:
         self._has_news = False
         n_bytes = self._publish(cards, "", is_live=True)
         self._due_s = now_s + max(GAP_S, n_bytes / MAX_BYTES_PER_S)
+
+    def _show_progress(self) -> None:
+        """Replace the line of progress, if this is a terminal."""
+        n_columns = self._output.columns()
+        if not n_columns:
+            return
+        n_all, n_chars = len(self._run), sum(map(len, chain(*self._texts)))
+        line = f"{n_all - self._run.n_todo:,} of {n_all:,} replies"
+        line += f" · {n_chars:,} characters so far" if n_chars else ""
+        line = fitted(line, n_columns - 1)
+        self._output.write(f"\r{padded(line, width(self._line))}")
+        self._line = line
+
+    def _end_progress(self, *, is_stopped: bool) -> None:
+        """Remove the line of progress; after an interrupt, go below the `^C`."""
+        blank = "\n" if is_stopped else f"\r{' ' * width(self._line)}\r"
+        if self._line:
+            self._output.write(blank)
 
     def end(self, completion: object | None) -> None:
         """Show the final cards: what the ledger has."""
@@ -236,6 +260,8 @@ class _Cards:
         )
         note = " · ".join(filter(None, (self._note, failed, more)))
         if self._mode is Mode.PLAIN:
+            is_stopped = any(reply.status in _STOPPED for reply in rows)
+            self._end_progress(is_stopped=is_stopped)
             self._output.write(_cards_as_text(ended, note=note) + "\n")
         else:
             self._publish(ended, note)

@@ -41,6 +41,13 @@ SCRIPT: list[dict[str, Any]] = [
         "end": "silent",
     },
     {
+        "when": {"contains": "halt"},
+        "text": ["Partial ", "answer"],
+        "cut_after": 2,
+        "end": "silent",
+        "times": None,
+    },
+    {
         "when": {"contains": "slowly"},
         "text": [f"word{n} " for n in range(30)],
         "gap_s": 0.05,
@@ -280,3 +287,18 @@ def test_a_reply_that_is_shown_again_breaks_at_blanks(
         assert broken in lines
         said = {line for line in lines if not line.startswith("In [")} - {CODE}
         assert max(map(len, said)) < 100
+
+
+def test_replies_side_by_side_say_how_far_they_are(
+    begin: Callable[..., Terminal],
+) -> None:
+    """One line counts; after Ctrl-C what arrived is below it."""
+    terminal = begin()
+    terminal.type("%%svc --repeats 2\rPlease halt" + END)
+    terminal.until("0 of 2 replies · 28 characters so far")
+
+    terminal.type(CTRL_C)
+    shown = terminal.until("In [2]:")
+
+    assert shown.splitlines()[0] == "^C"
+    assert shown.count("Partial answer\n[interrupted]") == 2

@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -93,6 +94,21 @@ def test_a_terminal_gets_text(session: Session) -> None:
     [text] = seen.written
     assert text.count("**one** <b>two</b> three") == 2
     assert f"--- {MODELS[0]}" in text
+
+
+def test_a_terminal_shows_how_far_they_are(session: Session) -> None:
+    """One line is replaced until the replies are printed, which removes it."""
+    seen = _Seen()
+    output = replace(seen.output, columns=lambda: 80)
+
+    run_side_by_side(_plan(session), mode=Mode.PLAIN, output=output, clock=_clock())
+
+    *lines, erased, text = seen.written
+    assert lines[0].startswith("\r0 of 2 replies")
+    assert all(line.startswith("\r") and "\n" not in line for line in lines)
+    assert "characters so far" in lines[-1]
+    assert erased.strip() == ""
+    assert text.startswith("--- ")
 
 
 @pytest.mark.slow
