@@ -87,16 +87,36 @@ def value_request(
         ("--tools", options.tools, "the type is the only tool that is offered"),
         ("--format", options.layout, "the value is shown as Python writes it"),
         ("-n", prompt.params.get("n", 1) != 1, "one reply gives the value"),
-        ("several values", options.is_several, "one reply gives the value"),
     ):
         if is_set:
             raise ParameterError(
                 f"--as does not go with {flag}: {reason}. Leave one of them out.",
                 param="as",
             )
+    if options.is_several:
+        raise _several_values(options)
     cell_request = single_request(prompt)
     return replace(
         cell_request, request=refitted(asking_for(form, cell_request.request))
+    )
+
+
+def _several_values(options: SvcOptions) -> ParameterError:
+    """Refuse several values of an option, with the sweep that takes them."""
+    models = [model.strip() for model in (options.model or "").split(",")]
+    given: dict[str, object] = {"model": models} if len(models) > 1 else {}
+    given |= {
+        name: value for name, value in options.params.items() if isinstance(value, list)
+    }
+    given |= {"repeats": options.repeats} if options.repeats > 1 else {}
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+    verb = "has" if len(given) == 1 else "have"
+    arguments = "".join(f"{name}={value!r}, " for name, value in given.items())
+    return ParameterError(
+        f"--as gives the value of one reply, but {flags} {verb} several values. For a "
+        f"value of each reply, write svc.sweep(PROMPT, {arguments}"
+        f"answer={options.type_name}).run().replies_df().",
+        param="as",
     )
 
 

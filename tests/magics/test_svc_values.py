@@ -166,8 +166,16 @@ def test_a_value_that_cannot_be_written_is_kept(shell: Shell, serve: Serve) -> N
         ("--as Invoice --tools len", "--as does not go with --tools"),
         ("--as Invoice -f json", "--as does not go with --format"),
         ("--as Invoice -n 2", "--as does not go with -n"),
-        ("--as Invoice -t 0,1", "--as does not go with several values"),
-        ("--as Invoice -m a,b", "--as does not go with several values"),
+        (
+            "--as Invoice -t 0,1 -m a,b",
+            (
+                "but --model and --temperature have several values. For a value of "
+                "each reply, write svc.sweep(PROMPT, model=['a', 'b'], "
+                "temperature=[0, 1], "
+                "answer=Invoice).run().replies_df()"
+            ),
+        ),
+        ("--as Invoice --repeats 2", "--repeats has several values"),
     ],
 )
 def test_slips_send_nothing(shell: Shell, serve: Serve, line: str, remedy: str) -> None:
