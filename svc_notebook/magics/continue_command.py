@@ -30,6 +30,13 @@ _ALLOWED_OPTIONS = (
     *("model", "params", "max_tokens", "conversation", "output", "is_streamed"),
     *("is_dry", "is_strict", "text"),
 )
+_OF_SWEEP = "The newest reply belongs to a sweep; run the sweep again."
+_OF_SEVERAL = (
+    "The newest reply is one of several that a cell asked for, so it cannot be "
+    "continued. Run the cell again: it pays for all of them again, but with --reuse "
+    "only for those that are not complete. If the cell has -o NAME, `NAME.run()` sends "
+    "only these."
+)
 
 
 def continue_reply(context: CellContext, options: SvcOptions) -> object:
@@ -140,9 +147,8 @@ def _check_continuable(reply: Completion, owner: Conversation | None) -> None:
         has_ended = len(choices) > 1 and ended[version.picked]
         can_go_on = version.can_go_on and not has_ended
     if exchange.origin.run:
-        raise _cannot_continue(
-            "The newest reply belongs to a sweep; run the sweep again."
-        )
+        is_of_cell = exchange.origin.kind == "magic"
+        raise _cannot_continue(_OF_SEVERAL if is_of_cell else _OF_SWEEP)
     if can_go_on:
         return
     if reply.tool_calls:

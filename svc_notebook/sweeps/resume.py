@@ -334,6 +334,8 @@ def next_steps(status: RunStatus, n_trials: int) -> list[str]:
     pending += [f"{n_open:,} of those that failed again"] if n_open else []
     read = ".replies_df(), .summary_df(), .compare()"
     steps = [f".run() sends {' and '.join(pending)}" if pending else read]
+    if status.count("cancelled"):
+        steps.append(".replies_df() has what arrived")
     if n_again := status.count("error"):
         other = "other " if n_open else ""
         steps.append(f".retry() sends the {other}{n_again:,} that failed again")

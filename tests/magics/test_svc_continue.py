@@ -196,6 +196,22 @@ def test_a_sweep_is_run_again_instead(shell: Shell) -> None:
     assert "belongs to a sweep" in shell.run("%svc continue").shown
 
 
+def test_a_cell_that_asked_several_is_run_again(
+    shell: Shell, emulator: Emulator
+) -> None:
+    """It is called what it is, and the way without paying again is true."""
+    cell = "-m svc-instruct,svc-v2-8b-instruct -o two\nCount"
+    shell.run(f"%%svc {cell}")
+
+    refused = shell.run("%svc continue").shown
+    n_sent = len(emulator.requests)
+    shell.run(f"%%svc --reuse {cell}")
+
+    assert "one of several that a cell asked for" in refused
+    assert "sweep" not in refused
+    assert len(emulator.requests) == n_sent
+
+
 def test_the_picked_choice_of_a_turn_goes_on(shell: Shell, emulator: Emulator) -> None:
     """In a conversation one of several choices is picked, and grows."""
     shell.run("%%svc -c plan -n 2\nChoose")

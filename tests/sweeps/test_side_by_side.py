@@ -225,6 +225,7 @@ def test_an_interrupt_ends_streamed_replies_at_once(
     replies = run.replies_df()
     assert replies["status"].tolist() == ["cancelled"] * len(MODELS)
     assert replies["text"].tolist() == ["one "] * len(MODELS)
+    assert repr(run).endswith(".run() sends them · .replies_df() has what arrived")
 
 
 def test_a_long_name_of_a_model_breaks_after_a_hyphen() -> None:
