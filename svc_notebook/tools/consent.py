@@ -38,7 +38,10 @@ ConsentVerdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways: "
 _ARGUMENTS_CHARS = 30  # of long arguments in the question, which stays in the cell
-_EDIT = "Type what changes as name=value, or all as JSON; Enter changes nothing: "
+_EDIT = (
+    "Type what changes as name=value, with a comma between several, or all as JSON; "
+    "Enter changes nothing: "
+)
 _UNREADABLE = "That is neither name=value nor JSON, so nothing has changed. "
 # the start of another change, after a comma; a value as a text of words, or quoted
 _NEXT_CHANGE = re.compile(r",\s*(?=\w+\s*=)")
@@ -198,7 +201,7 @@ class AtPrompt:
             edited = edited_arguments(proposal.arguments, typed)
             if edited is not None:
                 return edited
-            question = f"{_UNREADABLE}{_EDIT}"
+            question, details = f"{_UNREADABLE}{_EDIT}", _sent(proposal)
         return None
 
     def _ask(self, question: str, details: str) -> str:

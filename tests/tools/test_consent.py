@@ -163,6 +163,22 @@ def test_answers_at_the_prompt(answers: list[str], decision: ConsentDecision) ->
     assert AtPrompt(answering(*answers))(proposal) == decision
 
 
+def test_edit_shows_only_the_newest_problem() -> None:
+    """It says how several changes are typed; what was wrong before is gone."""
+    answers, questions = iter(["to=Al n=2", "to=Al, n=2"]), []
+
+    def read(question: str) -> str:
+        questions.append(question)
+        return next(answers)
+
+    edited = AtPrompt(read)(replace(PROPOSAL, problem="to must be a name."))
+
+    assert edited.arguments == {"to": "Al", "n": 2}
+    assert ["to must be a name." in question for question in questions] == [True, False]
+    assert all("with a comma between several" in question for question in questions)
+    assert "neither name=value nor JSON" in questions[1]
+
+
 def test_edit_shows_the_arguments_to_copy() -> None:
     """The JSON that the model sent is above the prompt; Enter alone changes nothing."""
     answers, questions = iter(["e", "", "y"]), []
