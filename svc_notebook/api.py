@@ -267,6 +267,7 @@ if TYPE_CHECKING:  # importing the package must not load pandas
 
 
 def replies_df(  # noqa: PLR0913 - each argument is a filter
+    columns: Literal["narrow"] | Sequence[str] | None = None,
     *,
     scope: Literal["session", "all"] = "session",
     since: date | str | None = None,
@@ -274,11 +275,12 @@ def replies_df(  # noqa: PLR0913 - each argument is a filter
     run: str | Sequence[str] | None = None,
     model: str | Sequence[str] | None = None,
     texts: bool = True,
-    columns: Literal["narrow"] | Sequence[str] | None = None,
 ) -> "pd.DataFrame":
     """List the replies in the ledger.
 
     Args:
+        columns: `narrow` leaves out columns that are empty, or the same in all rows;
+            or the names of columns; all of them if None.
         scope: `session` for the requests of this kernel, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO
             8601, or how long ago, such as `30d`.
@@ -287,8 +289,6 @@ def replies_df(  # noqa: PLR0913 - each argument is a filter
         model: Only this model, or any of several.
         texts: False leaves out system, prompt, text, tool calls and template columns;
             a large ledger is read faster without them.
-        columns: `narrow` leaves out columns that are empty, or the same in all rows;
-            or the names of columns; all of them if None.
 
     Returns:
         One row for each choice, in the order in which replies ended. The order of the

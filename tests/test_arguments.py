@@ -91,7 +91,7 @@ def _asked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ("df must be a pandas or Polars DataFrame", lambda: svc.as_replies(FIVE)),
         ("path is int; give the", lambda: svc.read_eval(FIVE)),
         ("describe takes a DataFrame", lambda: svc.describe(FIVE)),
-        ("'wide' is not a column", lambda: svc.replies_df(columns=["wide"])),
+        ("'wide' is not a column", lambda: svc.replies_df(["wide"])),
         ("answer must be a Literal such", lambda: svc.sweep("a", answer=FIVE)),
         ("read_answers takes a Data", lambda: svc.read_answers(FIVE, bool)),
         ("Only a frame of replies can be", lambda: svc.score(FIVE, right=len)),

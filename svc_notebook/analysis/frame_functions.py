@@ -41,8 +41,8 @@ class Replies(Protocol):
 
 def compare(
     df: "pd.DataFrame",
-    *,
     rows: str | Sequence[str] | None = None,
+    *,
     columns: str | Sequence[str] | None = None,
     markdown: bool = True,
     diff: bool = False,

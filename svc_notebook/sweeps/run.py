@@ -1296,8 +1296,8 @@ class Run:
 
     def compare(
         self,
-        *,
         rows: str | Sequence[str] | None = None,
+        *,
         columns: str | Sequence[str] | None = None,
         markdown: bool = True,
         diff: bool = False,

@@ -85,7 +85,7 @@ def test_the_comparison_is_escaped_and_capped(session: Session) -> None:
     long = "x" * 5000
     run = plan_run(session, [long, "short"], model=[SMALL, LARGE]).run()
 
-    table = run.compare(rows="prompt", columns=["model"])
+    table = run.compare("prompt", columns=["model"])
     html = table._repr_mimebundle_()["text/html"]
 
     assert "<b>Hi</b>" not in html

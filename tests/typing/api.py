@@ -91,14 +91,14 @@ def compare() -> pd.DataFrame:
     n_scores += run.score(right=lambda r: r.answer == r.label, long=svc.scores.length())
     n_scores += svc.score(frame, right=svc.scores.exact("label"), long=None)
     assert n_scores >= 0
-    tables = [run.compare(rows="prompt", columns=["model"], diff=True)]
+    tables = [run.compare("prompt", columns=["model"], diff=True)]
     tables.append(svc.compare(frame, columns=(), markdown=False))
     code = run.reply(model="a", repeat=1).as_curl() + svc.reply("id").as_python()
     picture: Path = run.plot("right", against="cost").save("plot.svg")
     svc.plot(frame, "right", by=["model"], width=500)
     print(tables, code, picture)  # noqa: T201 - as a user would
     meanings: pd.DataFrame = svc.describe(run.replies_df(columns="narrow"))
-    texts = svc.replies_df(columns=["model", "text"])
+    texts = svc.replies_df(["model", "text"])
     asked = svc.sweep("Spam?", answer=Literal["spam", "ham"]).run().read(Invoice)
     texts = svc.read_answers(asked.replies_df(), bool)
     frame = svc.as_replies(texts, "output", model="engine", scores=["correct"])
