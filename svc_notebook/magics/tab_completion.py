@@ -210,8 +210,9 @@ def _models(known: KnownNames) -> Iterable[Suggestion]:
         limit = str(model.limit) if model.limit else "no known limit"
         context = model.context_tokens
         tokens = f"{context} tokens" if context else ""
+        # JupyterLab shows the first letter of a note as a badge
         yield Suggestion(
-            model.id, " · ".join(filter(None, (model.size, tokens, limit)))
+            model.id, " · ".join(filter(None, ("model", model.size, tokens, limit)))
         )
 
 

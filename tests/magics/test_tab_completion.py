@@ -128,3 +128,11 @@ def test_tools_are_completed_by_name(line: str, texts: list[str]) -> None:
 
     assert found is not None
     assert [each.text for each in found.items] == texts
+
+
+def test_the_note_on_a_model_begins_with_what_it_is() -> None:
+    """JupyterLab shows the first letter of a note as the badge of its kind."""
+    found = suggest(["%%svc -m "], KNOWN)
+
+    assert found is not None
+    assert {item.note.partition(" · ")[0] for item in found.items} == {"model"}
