@@ -85,7 +85,7 @@ def newer_note(newer: SavedTurns, history: History) -> str:
     if again:
         what = f"turn{'s'[: len(again) != 1]} {', '.join(again)}"
         parts.append(f"{what} again" if n_new else f"{what} of {history.name} again")
-    return f"another notebook has asked {' and '.join(parts)} meanwhile, not sent here"
+    return f"another session has asked {' and '.join(parts)} meanwhile, not sent here"
 
 
 def older_turns(

@@ -339,7 +339,7 @@ def test_turns_of_another_notebook_are_added_by_one_click(
     here.page.bring_to_front()
     message.fill("And in the south?")
     note = panel.locator(".svc-notice")
-    expect(note).to_contain_text("Another notebook has asked 2 turns of sales")
+    expect(note).to_contain_text("Another session has asked 2 turns of sales")
     if folder := os.environ.get("LOOKS_FOLDER"):
         here.page.screenshot(path=f"{folder}/newer-{place}.png")
     panel.get_by_role("button", name="Add here").click()

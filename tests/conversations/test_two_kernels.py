@@ -161,9 +161,7 @@ def test_stale_is_the_same_after_another_restart(
     assert stale(c) == before
 
 
-NOTE = (
-    "Another notebook has asked {} meanwhile, not sent here; `%svc restore plan` adds"
-)
+NOTE = "Another session has asked {} meanwhile, not sent here; `%svc restore plan` adds"
 
 
 def warned(plan: svc.Conversation, prompt: str) -> list[str]:

@@ -474,7 +474,7 @@ def test_turns_of_another_notebook_are_said_below_the_reply_and_taken_in(
     again = shell.run("%svc restore plan").shown
     shell.run("%%svc -c plan\nsix")
 
-    note = "another notebook has asked 1 turn of plan and turn 1 again meanwhile, not"
+    note = "another session has asked 1 turn of plan and turn 1 again meanwhile, not"
     assert f"{note} sent here; `%svc restore plan` adds them" in said
     assert sent == ["one", "two", "three", "four"]
     assert "meanwhile" not in silent

@@ -458,7 +458,7 @@ def test_of_a_long_conversation_the_newest_turns_are_shown(
     assert shown() == (6, [7, 8, 9])
 
 
-NEWER = "Another notebook has asked 2 turns of sea meanwhile, not sent here."
+NEWER = "Another session has asked 2 turns of sea meanwhile, not sent here."
 
 
 def ask_elsewhere(*prompts: str) -> None:
@@ -534,9 +534,7 @@ def test_an_empty_panel_offers_what_another_notebook_has_begun(kept: OpenPage) -
     noted = page.view["newer"]
     page.say("newer", on=True)
 
-    assert (
-        noted == "Another notebook has asked 1 turn of land meanwhile, not sent here."
-    )
+    assert noted == "Another session has asked 1 turn of land meanwhile, not sent here."
     assert (prompts(page), page.view["newer"]) == (["Is it green?"], "")
 
 
