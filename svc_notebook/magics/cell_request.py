@@ -90,7 +90,9 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
         context.say(_unfilled_note(marks))
-    if not options.is_raw and (note := _braces_note(context, system or "", cell)):
+    if not options.is_raw and (
+        note := _braces_note(context, system or "", cell, is_dry=options.is_dry)
+    ):
         context.say(note)
     added = tuple(
         as_sent(find_context(name, context.names(), context.own_names()), hide)
@@ -190,8 +192,11 @@ def _unfilled_note(marks: Sequence[str]) -> str:
     return f"Sent as typed: {named} (only {filled}, are filled in{hint})"
 
 
-def _braces_note(context: CellContext, *texts: str) -> str:
-    """Return the note on variables in single braces, each once per kernel; or ""."""
+def _braces_note(context: CellContext, *texts: str, is_dry: bool) -> str:
+    """Return the note on variables in single braces, or "".
+
+    Each is noted once per kernel; a dry run sends nothing, and does not count.
+    """
     found = tuple(
         name for text in texts if "{" in text for name in names_in_single_braces(text)
     )
@@ -209,7 +214,8 @@ def _braces_note(context: CellContext, *texts: str) -> str:
     ]
     if not new_names:
         return ""
-    noted.update(new_names)
+    if not is_dry:
+        noted.update(new_names)
     typed, marks = (
         to_terminal(", ".join(template.format(name) for name in new_names))
         for template in ("{{{}}}", "{{{{{}}}}}")

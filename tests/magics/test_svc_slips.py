@@ -343,6 +343,18 @@ def test_single_braces_of_a_system_prompt_are_said(shell: Shell) -> None:
     assert cell.shown.startswith("Sent as typed: {city}, {df}. Write {{city}}, {{df}}")
 
 
+def test_a_dry_run_does_not_use_up_the_note_on_single_braces(shell: Shell) -> None:
+    """The note is said once for each name, and again when the prompt is really sent."""
+    shell.run("shop = 'Tea House'")
+
+    dry = shell.run("%%svc --dry-run\nHello {shop}")
+    sent = shell.run("%%svc\nHello {shop}")
+    again = shell.run("%%svc\nHello {shop}")
+
+    note = "Sent as typed: {shop}."
+    assert [note in cell.shown for cell in (dry, sent, again)] == [True, True, False]
+
+
 def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) -> None:
     """In a function `{{city}}`, `--with` and `--tools` take the local variable."""
     shell.run("city, note = 'global', 'global note'")
