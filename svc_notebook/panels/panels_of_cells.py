@@ -1,9 +1,8 @@
 """The open panels of this kernel, and the cells that have opened them."""
 
-import sys
 from typing import Any
 
-from svc_notebook.display.front_end import parent_message
+from svc_notebook.display.front_end import parent_message, running_shell
 
 
 class PanelsOfCells:
@@ -18,7 +17,7 @@ class PanelsOfCells:
 
     def take(self, subject: object) -> Any:  # noqa: ANN401 - a panel of this subject
         """Return the running cell's old panel on this subject; close its others."""
-        message = parent_message(_shell())
+        message = parent_message(running_shell())
         self._cell = str(message.get("metadata", {}).get("cellId", ""))
         run = str(message.get("header", {}).get("msg_id", ""))
         if self._cell and self._runs.get(self._cell) != run:
@@ -43,11 +42,6 @@ class PanelsOfCells:
         self._open = [*(other for other in self._open if other is not panel), panel]
         if self._cell:
             self._panels.setdefault(self._cell, []).append(panel)
-
-
-def _shell() -> object:
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module else None
 
 
 PANELS = PanelsOfCells()
