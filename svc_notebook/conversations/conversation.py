@@ -72,6 +72,7 @@ from .turn_request import (
     request_continuation,
     request_turn,
 )
+from .watched_turn import WatchedTurns
 
 if TYPE_CHECKING:  # pandas loads when a frame is asked for
     import pandas as pd
@@ -95,6 +96,7 @@ class Conversation:
     def __init__(self, name: str, registry: "Conversations") -> None:
         self._registry = registry
         self._shared = UndoableHistory(name)
+        self.watched = WatchedTurns()  # those that are being asked
         self._exchange_ids: dict[str, set[str]] = {}  # ids of exchanges, by turn_id
         self._has_warned_of_older = False
         self._resumed: HistoryState | None = None  # as `resume` has left it

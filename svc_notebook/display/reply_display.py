@@ -88,10 +88,10 @@ class View(Protocol):
         """Accept the reply: the whole, the part that arrived, or None."""
 
 
-def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
-    """Show a stream in a view to its end, and return the whole reply.
+def follow(stream: Stream[Whole_co], *views: View) -> Whole_co:
+    """Show a stream in views to its end, and return the whole reply.
 
-    The view's `end` is called once, however the stream ends.
+    The `end` of each view is called once, however the stream ends.
 
     Raises:
         Interrupted: The user stopped it; `partial` is the part that arrived, or the
@@ -102,24 +102,27 @@ def follow(stream: Stream[Whole_co], view: View) -> Whole_co:
     try:
         while not stream.is_done:
             for item in stream.poll(wait_s):
-                if isinstance(item, Delta):
-                    view.show(item)
-                else:
-                    view.wait(item)
-            wait_s = min(view.flush() or POLL_S, POLL_S)
+                for view in views:
+                    view.show(item) if isinstance(item, Delta) else view.wait(item)
+            wait_s = min([view.flush() or POLL_S for view in views] + [POLL_S])
         completion = stream.completion
     except KeyboardInterrupt:
         partial = stream.cancel()
-        view.end(partial)
+        _end(views, partial)
         raise Interrupted(partial) from None
     except SvcError as error:
-        view.end(error.partial)
+        _end(views, error.partial)
         raise
     try:
-        view.end(completion)
+        _end(views, completion)
     except KeyboardInterrupt:  # the view has shown the end nevertheless
         raise Interrupted(completion) from None
     return completion
+
+
+def _end(views: Sequence[View], completion: object | None) -> None:
+    for view in views:
+        view.end(completion)
 
 
 class Mode(StrEnum):

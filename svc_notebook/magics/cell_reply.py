@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from io import StringIO
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from svc_notebook import Completion, CompletionStream, Toolbox
 from svc_notebook.client.request_pipeline import SendRequest
@@ -34,12 +34,16 @@ from .format_option import lay_out
 from .next_cell import next_cell
 from .options import SvcOptions
 
+if TYPE_CHECKING:  # it loads with the first conversation
+    from svc_notebook.conversations.watched_turn import TurnWatcher
+
 Result = TypeVar("Result")
 Start = Callable[..., CompletionStream]  # takes a request and its `origin`
 UNASKED = (
     "denied: you could not be asked; allow it with --confirm-tools none, or with "
     "%config SvcMagics.confirm_tools"
 )
+_ASKS_IN_CELL = "Waiting for an answer in the cell"
 _CALL_CHARS = 200  # of arguments kept while they arrive; the status line shows fewer
 
 
@@ -78,8 +82,15 @@ class RoundsCell(CellView):
     rounds, and the tool runs.
     """
 
-    def __init__(self, context: CellContext, start: Start, place: Place) -> None:
+    def __init__(
+        self,
+        context: CellContext,
+        start: Start,
+        place: Place,
+        watchers: "tuple[TurnWatcher, ...]" = (),
+    ) -> None:
         super().__init__(place)
+        self._watchers = watchers
         self._session = context.session
         self._hide = context.hide
         self._start = start
@@ -181,6 +192,8 @@ class RoundsCell(CellView):
                 self._has_asked = True
                 line = f"{call_line(name, proposal.arguments)} ..."
                 self._display.status(f"{WAITING_FOR_ANSWER}{line}", is_now=True)
+                for watcher in self._watchers:
+                    watcher.show_status(_ASKS_IN_CELL)
             self._display.flush()
             return consent(proposal)
 
@@ -196,9 +209,14 @@ class RoundsCell(CellView):
         self._newest = None
         self._is_gap_due = any(self._texts)
         self._calls = {}
-        return follow(self._start(request, origin=origin), self)
+        for watcher in self._watchers:
+            watcher.begin_round()
+        stream = self._start(request, origin=origin)
+        return follow(stream, self, *self._watchers)
 
     def _show_call(self, call: ToolCall | ToolRun) -> None:
+        for watcher in self._watchers:
+            watcher.show_call(call)
         if isinstance(call, ToolRun):
             self._tool_runs = (*self._tool_runs, call)
             self._display.tool_run(call)
@@ -212,6 +230,8 @@ class RoundsCell(CellView):
         if lines := self._printed.getvalue().rstrip().splitlines():
             line = shorten(lines[-1], CALL_CHARS)
             self._display.status(f"{self._running} {line}")
+        for watcher in self._watchers:
+            watcher.flush()
 
     def _finish(self, completion: object, *notes: str, mark: str = "") -> None:
         """Draw the final form: the text of all rounds, and the tool runs."""
@@ -272,6 +292,7 @@ class CellReply:
         self._toolbox = toolbox
         self._to_view = to_view
         self._place: Place | None = None  # known once the request is sent
+        self._watchers: tuple[TurnWatcher, ...] = ()
 
     def complete(self, *, own_output: bool = False) -> Completion:
         """Send the request, show the reply, and keep it.
@@ -280,13 +301,14 @@ class CellReply:
         `own_output` says that the cell outputs nothing else, so it may be cleared.
         """
         options, context = self._options, self._context
-        try:
-            received = self._send_or_shorten(own_output=own_output)
-        except (SvcError, Interrupted) as stopped:
-            stopped.partial = self._keep(stopped.partial)
-            self._explain(stopped)
-            raise
-        completion: Completion = self._keep(received)
+        with self._cell_request.asking() as self._watchers:
+            try:
+                received = self._send_or_shorten(own_output=own_output)
+            except (SvcError, Interrupted) as stopped:
+                stopped.partial = self._keep(stopped.partial)
+                self._explain(stopped)
+                raise
+            completion: Completion = self._keep(received)
         if options.layout == "code":
             failed_code = self._cell_request.failed_code
             next_cell(completion, context, failed_code).put(context)
@@ -321,7 +343,7 @@ class CellReply:
         except KeyboardInterrupt:
             raise Interrupted(stream.cancel()) from None
         self._place = view.place
-        return follow(stream, view)
+        return follow(stream, view, *self._watchers)
 
     def _open_place(self, *, own_output: bool) -> Place:
         """Open a display in the running cell, and return it as the reply's place."""
@@ -343,7 +365,7 @@ class CellReply:
         session, options = self._context.session, self._options
         confirm_tools = options.confirm_tools or self._context.traits.confirm_tools
         keep = session.tool_record if options.is_recorded else session.unrecorded_tools
-        return RoundsCell(self._context, start, place).run(
+        return RoundsCell(self._context, start, place, self._watchers).run(
             self._cell_request.request,
             self._cell_request.origin,
             self._toolbox or Toolbox(),

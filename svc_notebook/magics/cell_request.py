@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,9 @@ from .with_option import find_context
 if TYPE_CHECKING:  # these load with the first conversation
     from svc_notebook import Conversation
     from svc_notebook.conversations.turn_request import NextTurn
+    from svc_notebook.conversations.watched_turn import TurnWatcher
 
+_ASKED = "sent without the turn that a panel is asking in this conversation"
 _MARKS_CHARS = 100  # of the shown marks that are sent as typed
 
 
@@ -53,6 +57,7 @@ class CellRequest:
 
     Attributes:
         keep: Adds the reply to the conversation, if the cell is in one.
+        asking: Shows the turn in the panels on the conversation, until it is kept.
         rest_of: The reply that the request continues, if any.
         failed_code: The cell that the reply is to correct; "" if it is none.
         note_on: Returns a note for the footer that depends on the reply; "" for none.
@@ -64,6 +69,9 @@ class CellRequest:
     notes: tuple[str, ...] = ()  # for the footer
     keep: Callable[[Completion], None] = lambda _: None
     note_on: Callable[[Completion], str] = lambda _: ""
+    asking: "Callable[[], AbstractContextManager[tuple[TurnWatcher, ...]]]" = lambda: (
+        nullcontext(())
+    )
     rest_of: Completion | None = None
     failed_code: str = ""
     shorter: "Callable[[BadRequestError], CellRequest | None]" = lambda _: None
@@ -157,8 +165,9 @@ def to_request(
         else conversation.older_note()
     )
     newer = conversation.newer_note(turn_key)
+    asked = _ASKED if conversation.watched.asked else ""
     system = _system_note(context, options, prompt.system, conversation)
-    if notes := tuple(filter(None, (older, newer, system))):
+    if notes := tuple(filter(None, (older, newer, asked, system))):
         prompt = replace(prompt, notes=(*notes, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
 
@@ -280,6 +289,7 @@ def conversation_request(
             origin=next_turn.origin,
             notes=tuple(filter(None, (*_turn_notes(next_turn), *prompt.notes))),
             keep=keep,
+            asking=partial(conversation.watched.asking, next_turn),
             note_on=stale_note,
             shorter=shortened,
         )

@@ -115,6 +115,7 @@ def rest_request(
         origin=rest.origin,
         notes=(f"conversation {name}", rest.fitted.note),
         keep=lambda completion: owner.record(rest, completion),
+        asking=partial(owner.watched.asking, rest),
         rest_of=reply,
     )
 

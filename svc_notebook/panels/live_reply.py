@@ -1,13 +1,14 @@
 """A reply while it is written: a worker asks for it on a thread and shows it.
 
 A worker does not change the conversation: its reply is recorded at the end. It checks
-20 times a second whether the user has stopped it.
+20 times a second whether the user has stopped it. A reply that a cell asks for is shown
+in the same way, but the cell's thread asks.
 """
 
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -20,6 +21,7 @@ from msgspec import to_builtins
 from svc_notebook.completion import Completion
 from svc_notebook.conversations.continuation import OverlapRemover
 from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.conversations.watched_turn import TurnWatcher
 from svc_notebook.display.growing_markdown import Blocks, block_html, tail_html
 from svc_notebook.display.markdown import to_html
 from svc_notebook.display.reply_display import POLL_S, Wait, follow
@@ -96,6 +98,7 @@ class LiveReply:
     """The reply that is being written, as the browser gets it."""
 
     turn: str  # the turn's id, or `new`
+    asker: str = ""  # what asks, if it is not the panel
     model: str = ""  # the model in the request
     prompt: str | None = None  # None for the prompt that the turn has
     attached: tuple[Mapping[str, Any], ...] | None = None  # None for the turn's own
@@ -258,34 +261,124 @@ class LiveView(Protocol):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ReplyWorker:
-    """Asks for one reply, in rounds if tools are offered."""
+class LiveDisplay:
+    """Shows one reply on the page while it is written, until the user stops it."""
 
-    step: NextTurn
     live: LiveReply
-    session: Session
     view: LiveView
-    so_far: str  # text that the reply continues
-    toolbox: Toolbox
-    consent: Consent  # decides on calls that need consent
-    rounds: RoundLimits
+    so_far: str = ""  # text that the reply continues
 
     def __post_init__(self) -> None:
         self._renderer = ReplyRenderer(self.so_far)
         # removes what a continued reply repeats
-        self._overlap: OverlapRemover | None = None
+        self._overlap = OverlapRemover(self.so_far) if self.so_far else None
         self._is_stopped = Event()
-        self._newest: Completion | None = None
-        self._before: Completion | None = None  # the newest one of earlier rounds
-        self._n_rounds = 0
         self._calls: dict[str, dict[str, Any]] = {}
-        self._question: dict[str, Any] | None = None
-        self._decisions: SimpleQueue[ConsentDecision] = SimpleQueue()
-        self._typed = ""  # the arguments as the user changed them last
 
     def stop(self) -> None:
         """Make the reply end soon; any thread may call this."""
         self._is_stopped.set()
+
+    def show(self, delta: Delta) -> None:
+        """Show a piece of the reply."""
+        if delta.text:
+            text = delta.text
+            if self._overlap and delta.index == 0:
+                text = self._overlap.feed(text)
+            self._renderer.feed(delta.index, text)
+            self.show_status("")
+        elif delta.reasoning:
+            self.show_status(REASONING)
+
+    def begin_round(self) -> None:
+        """Show what comes now below the text of earlier rounds."""
+        self.show_status("")
+        if self.live.choices:
+            self._renderer.feed(0, "\n\n")
+            self._send_rendered(is_last=True)
+
+    def wait(self, wait: Wait) -> None:
+        """Show a wait as a countdown."""
+        until_ms = round((time.time() + wait.wait_s) * 1000)
+        self.show_status(f"Waiting: {wait.reason}", until_ms=until_ms)
+
+    def flush(self) -> None:
+        """Send new content if it is due; stop if the user has asked for it."""
+        self._send_rendered()
+        self._check_stop()
+
+    def end(self, _: object | None) -> None:
+        """Send the end of a reply, or of one of its rounds."""
+        if self._overlap:
+            self._renderer.feed(0, self._overlap.end())
+        self._send_rendered(is_last=True)
+
+    def _check_stop(self) -> None:
+        if self._is_stopped.is_set():
+            raise Interrupted
+
+    def show_status(self, text: str, *, until_ms: int | None = None) -> None:
+        """Show what the reply waits for; "" if for nothing."""
+        if text == self.live.status and until_ms is None:
+            return
+        self.live = replace(self.live, status=text)
+        message = {"t": "status", "text": text, "until_ms": until_ms}
+        self.view.show_live(self.live, message)
+
+    def _send_rendered(self, *, is_last: bool = False) -> None:
+        messages = self._renderer.take(time.monotonic(), is_last=is_last)
+        if messages:
+            self.live = replace(self.live, choices=self._renderer.drawn)
+            self.view.show_live(self.live, *messages)
+
+    def show_call(self, call: ToolCall | Step) -> None:
+        """Show a tool call that begins or that was answered."""
+        if isinstance(call, ToolCall):
+            name, arguments = call.function.name, call.function.arguments
+            self._draw_call(call.id, draw_call(name, arguments, None))
+        else:
+            self._draw_call(call.call_id, draw_run(call))
+
+    def _draw_call(self, call_id: str, call: dict[str, Any]) -> None:
+        self._calls[call_id] = call
+        self.live = replace(self.live, tool_runs=tuple(self._calls.values()))
+        self._show_live()
+
+    def _show_live(self) -> None:
+        message = {"t": "live", "live": to_builtins(self.live)}
+        self.view.show_live(self.live, message)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class WatchedReply(LiveDisplay):
+    """Shows a reply that a cell or another panel asks for, on its thread."""
+
+    on_close: Callable[[], None]
+
+    def close(self) -> None:
+        """Show the turn as it is now."""
+        self.on_close()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReplyWorker(LiveDisplay):
+    """Asks for one reply, in rounds if tools are offered."""
+
+    step: NextTurn
+    session: Session
+    toolbox: Toolbox
+    consent: Consent  # decides on calls that need consent
+    rounds: RoundLimits
+    watchers: tuple[TurnWatcher, ...] = ()  # in other panels
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._newest: Completion | None = None
+        self._before: Completion | None = None  # the newest one of earlier rounds
+        self._n_rounds = 0
+        self._question: dict[str, Any] | None = None
+        self._decisions: SimpleQueue[ConsentDecision] = SimpleQueue()
+        self._typed = ""  # the arguments as the user changed them last
 
     def run(self) -> ReplyEnd:
         """Ask for the reply and return how it ended; never raises."""
@@ -366,7 +459,7 @@ class ReplyWorker:
                 send=self._send_round,
                 consent=self.consent,
                 rounds=self.rounds,
-                watch=self._show_call,
+                watch=self.show_call,
                 keep=self.session.tool_record,
                 hide=self.session.key_hider(),
                 check_stop=self._check_stop,
@@ -378,96 +471,25 @@ class ReplyWorker:
     def _send_round(self, request: CompletionRequest, origin: Origin) -> Completion:
         self._n_rounds += 1
         self._before = self._newest
-        if self._n_rounds == 1:
-            return self._send(request, origin)
-        rounds = request.messages[len(self.step.request.messages) :]
-        texts = (m.content for m in rounds if m.role == "assistant" and m.content)
-        above = "".join(f"{text}\n\n" for text in texts)
-        renderer = ReplyRenderer(above)
-        renderer.take(0.0, is_last=True)
-        choices = renderer.drawn if above else ()
-        self.live = replace(self.live, choices=choices, status="")
-        self._show_live()
-        return self._send(request, origin, renderer)
+        self.begin_round()
+        return self._send(request, origin)
 
-    def _send(
-        self,
-        request: CompletionRequest,
-        origin: Origin,
-        renderer: ReplyRenderer | None = None,
-    ) -> Completion:
+    def _send(self, request: CompletionRequest, origin: Origin) -> Completion:
         """Send one request, and show its reply while it arrives."""
         self._check_stop()
-        self._renderer = renderer or ReplyRenderer(self.so_far)
-        self._overlap = OverlapRemover(self.so_far) if self.so_far else None
         stream = self.session.client.stream(request, origin=origin, watch=None)
-        return follow(stream, self)
-
-    def show(self, delta: Delta) -> None:
-        """Show a piece of the reply."""
-        if delta.text:
-            text = delta.text
-            if self._overlap and delta.index == 0:
-                text = self._overlap.feed(text)
-            self._renderer.feed(delta.index, text)
-            if self.live.status:
-                self._show_status("")
-        elif delta.reasoning and self.live.status != REASONING:
-            self._show_status(REASONING)
-
-    def wait(self, wait: Wait) -> None:
-        """Show a wait as a countdown."""
-        until_ms = round((time.time() + wait.wait_s) * 1000)
-        self._show_status(f"Waiting: {wait.reason}", until_ms=until_ms)
-
-    def flush(self) -> None:
-        """Send new content if it is due; stop if the user has asked for it."""
-        self._send_rendered()
-        self._check_stop()
+        return follow(stream, self, *self.watchers)
 
     def end(self, completion: object | None) -> None:
         """Send the end of a reply, and remember the completion."""
-        if self._overlap:
-            self._renderer.feed(0, self._overlap.end())
-        self._send_rendered(is_last=True)
+        super().end(completion)
         if isinstance(completion, Completion):
             self._keep(completion.following(self._before))
-
-    def _check_stop(self) -> None:
-        if self._is_stopped.is_set():
-            raise Interrupted
 
     def _keep(self, completion: object) -> None:
         """Remember a completion if it has any content."""
         if isinstance(completion, Completion) and not is_empty(completion.exchange):
             self._newest = completion
-
-    def _show_status(self, text: str, *, until_ms: int | None = None) -> None:
-        self.live = replace(self.live, status=text)
-        message = {"t": "status", "text": text, "until_ms": until_ms}
-        self.view.show_live(self.live, message)
-
-    def _send_rendered(self, *, is_last: bool = False) -> None:
-        messages = self._renderer.take(time.monotonic(), is_last=is_last)
-        if messages:
-            self.live = replace(self.live, choices=self._renderer.drawn)
-            self.view.show_live(self.live, *messages)
-
-    def _show_call(self, call: ToolCall | Step) -> None:
-        if isinstance(call, ToolCall):
-            name, arguments = call.function.name, call.function.arguments
-            self._draw_call(call.id, draw_call(name, arguments, None))
-        else:
-            self._draw_call(call.call_id, draw_run(call))
-
-    def _draw_call(self, call_id: str, call: dict[str, Any]) -> None:
-        self._calls[call_id] = call
-        self.live = replace(self.live, tool_runs=tuple(self._calls.values()))
-        self._show_live()
-
-    def _show_live(self) -> None:
-        message = {"t": "live", "live": to_builtins(self.live)}
-        self.view.show_live(self.live, message)
 
 
 def _why_empty(completion: Completion) -> str:

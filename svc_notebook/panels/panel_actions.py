@@ -5,7 +5,7 @@ To add a button, add a row to `ACTIONS` here and a row with its label, icon and 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import Thread, get_ident
@@ -18,11 +18,13 @@ from svc_notebook.conversations.attachments import (
     add_items,
     read_item,
     read_items,
+    split_items,
 )
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.history_changes import change_words
 from svc_notebook.conversations.turn_request import NextTurn
+from svc_notebook.conversations.watched_turn import TurnWatcher
 from svc_notebook.display.front_end import Screen, find_screen
 from svc_notebook.errors import ConfigError, ParameterError, SvcError
 from svc_notebook.service.params import check_text
@@ -35,7 +37,14 @@ from . import conversations_dialog
 from .attach_menu import Shell, current_shell, offers, to_size
 from .browser_messages import BrowserMessage, Comm, read_message
 from .compared_replies import COMPARED, NO_TOOLS, SideBySide, to_group
-from .live_reply import ANSWERED, LiveReply, LiveView, ReplyEnd, ReplyWorker
+from .live_reply import (
+    ANSWERED,
+    LiveReply,
+    LiveView,
+    ReplyEnd,
+    ReplyWorker,
+    WatchedReply,
+)
 from .reply_table import make_frame
 from .settings_form import NAMES, PanelSettings
 from .view import PanelContext, PanelView, Phase, draw_item
@@ -75,8 +84,9 @@ class PanelReplies:
 
     def __init__(self, context: PanelContext, view: PanelView) -> None:
         self._context, self._view = context, view
-        self._worker: ReplyWorker | SideBySide | None = None
+        self._worker: ReplyWorker | SideBySide | WatchedReply | None = None
         self._recording: int | None = None  # the thread that records a reply
+        self._asking = ExitStack()  # shows the reply in other panels
         self.use_permit()
 
     def use_permit(self) -> None:
@@ -86,9 +96,10 @@ class PanelReplies:
         self._consent = self._context.permit.consent(remembered)
 
     @property
-    def is_recording(self) -> bool:
-        """Whether this thread is recording a reply now."""
-        return self._recording == get_ident()
+    def will_show(self) -> bool:
+        """Whether a reply ends soon, and what this thread changes is shown then."""
+        is_watching = isinstance(self._worker, WatchedReply)
+        return is_watching or self._recording == get_ident()
 
     def ask(
         self,
@@ -182,10 +193,51 @@ class PanelReplies:
         live = LiveReply(turn=turn_id, model=step.request.model)
         self._begin(self._make_worker(step, live, self, turn.version.text), step)
 
+    def watch(self, step: NextTurn) -> TurnWatcher | None:
+        """Show a reply that a cell or another panel asks for, unless there is one."""
+        context, origin = self._context, step.origin
+        turn_id = origin.turn_id or ""
+        live = LiveReply(
+            turn=turn_id if step.is_again else "new",
+            asker="a cell" if origin.kind == "magic" else "another panel",
+            model=step.request.model,
+        )
+        so_far, items = "", tuple[PromptItem, ...]()
+        if origin.continues:
+            so_far = context.conversation.history.turn(turn_id).version.text
+        else:
+            prompt = step.request.messages[-1].content or ""
+            if origin.attached:
+                prompt, items = split_items(prompt, origin.attached)
+            live = replace(live, prompt=prompt, attached=tuple(map(draw_item, items)))
+        reply = WatchedReply(
+            live=live, view=self, so_far=so_far, on_close=self._end_watching
+        )
+        with context.lock:
+            if context.state.phase is not Phase.IDLE:
+                return None
+            self._worker = reply
+            context.change(phase=Phase.BUSY, live=live)
+        self._view.show()
+        return reply
+
+    def _end_watching(self) -> None:
+        context = self._context
+        self._worker = None
+        context.change(live=None, phase=Phase.IDLE)
+        with context.comm.lock:
+            context.comm.send({"t": "ended", "text": "Reply ended"})
+            self._view.show()
+
     def stop(self) -> None:
         """Stop the reply that is being written."""
         if worker := self._worker:
             worker.stop()
+
+    def close(self) -> None:
+        """Stop the panel's own reply."""
+        if not isinstance(self._worker, WatchedReply):
+            self.stop()
 
     def decide(self, message: BrowserMessage) -> None:
         """Pass on the user's decision about a tool call."""
@@ -235,6 +287,10 @@ class PanelReplies:
                 phase=Phase.BUSY, live=worker.live, notice=notice, is_problem=False
             )
         self._view.show()
+        asking = context.conversation.watched.asking(step)
+        watchers = self._asking.enter_context(asking)
+        if isinstance(worker, ReplyWorker):
+            worker.watchers = watchers
         # in the context of the handler, so that published messages answer this message
         thread = Thread(
             target=copy_context().run,
@@ -269,6 +325,7 @@ class PanelReplies:
                 if context.conversation.history.find(turn_id) is None:
                     end = replace(end, problem=_CLEARED)
         finally:
+            self._asking.close()
             self._recording = None
             self._worker = None
             context.change(phase=Phase.IDLE)
@@ -313,7 +370,7 @@ class PanelController:
     def open(self, comm: Comm) -> None:
         """Begin to send views and messages to the browser."""
         self.context.comm = comm
-        self._unlisten = self.context.conversation.on_change(self._on_change)
+        self._listen()
 
     def reopen(self, settings: PanelSettings, toolbox: Toolbox, permit: Permit) -> None:
         """Use other tools, and the settings that code has changed since last time."""
@@ -388,14 +445,25 @@ class PanelController:
     def close(self) -> None:
         """Stop the reply that is being written, and stop listening."""
         self._unlisten()
-        self.replies.stop()
+        self.replies.close()
         self.context.side_area.close()
+
+    def _listen(self) -> None:
+        conversation = self.context.conversation
+        unlisten = conversation.on_change(self._on_change)
+        unwatch = conversation.watched.listen(self.replies.watch)
+
+        def stop() -> None:
+            unlisten()
+            unwatch()
+
+        self._unlisten = stop
 
     def _on_change(self) -> None:
         """Show a change of the conversation, unless `PanelReplies` made it."""
         if self.context.state.newer:  # the turns may have been added
             conversations_dialog.find_newer(self.context)
-        if not self.replies.is_recording:
+        if not self.replies.will_show:
             self.view.show()
 
     # What the browser asks for
@@ -547,7 +615,7 @@ class PanelController:
                 context.change(comparing=replace(context.state.comparing, by=""))
             self._unlisten()
             context.conversation = conversation
-            self._unlisten = conversation.on_change(self._on_change)
+            self._listen()
             context.change(notice="", is_problem=False, is_restored=False)
             context.change(unusable={})
             conversations_dialog.find_newer(context)

@@ -249,6 +249,7 @@ def live(*texts: str, turn: str = "new", **more: object) -> dict[str, Any]:
     choices = [{"html": to_html(text), "tail": ""} for text in texts]
     begun = {
         "turn": turn,
+        "asker": "",
         "prompt": "New question",
         "attached": [],
         "model": "svc-v2-8b-instruct",

@@ -86,8 +86,9 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 svc.panel('shop', tools=[pay])""",
+    "%%svc -c plan\nSpeak slowly from a cell",
 )
-OPEN, BUSY, MAGIC, SECOND, TOOLS = range(1, 6)
+OPEN, BUSY, MAGIC, SECOND, TOOLS, SLOW_MAGIC = range(1, 7)
 
 
 class Chat:
@@ -347,6 +348,28 @@ def test_a_cell_and_the_panel_share_the_conversation(chat: Chat) -> None:
 
     chat.ended("From a cell", "Anything else.")
     expect(chat.composer).to_have_value("A draft")
+    chat.notebook.wait_idle()
+    chat.composer.fill("")
+
+
+def test_a_reply_to_a_cell_grows_in_the_panel(chat: Chat) -> None:
+    """No message goes without it, the draft stays, and Stop stops the cell."""
+    cell = chat.notebook.shown(SLOW_MAGIC)
+    chat.composer.fill("A draft")
+    chat.notebook.run(SLOW_MAGIC)
+    expect(chat.last.locator(".svc-prompt")).to_have_text("Speak slowly from a cell")
+    expect(chat.last.locator(".svc-answer")).to_contain_text("word3")
+    expect(chat.root.locator(".svc-status")).to_have_text("Replying to a cell …")
+    chat.composer.press("Enter")
+    expect(chat.composer).to_have_value("A draft")
+    n_asked = len(chat.emulator.requests)
+    chat.button("Stop").click()
+
+    expect(cell).to_contain_text("interrupted")
+    expect(chat.said).to_have_text("Reply ended")
+    chat.ended("Speak slowly from a cell", "word3")
+    expect(chat.last).to_contain_text("interrupted")
+    assert len(chat.emulator.requests) == n_asked
     chat.notebook.wait_idle()
     chat.composer.fill("")
 

@@ -31,6 +31,43 @@ def test_a_reply_that_came_at_once_leaves_no_draft(page: Page) -> None:
     expect(panel.composer).to_have_value("")
 
 
+def test_a_message_waits_for_the_reply_to_a_cell(page: Page) -> None:
+    """A kernel without subshells hears it when the cell has ended."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill("Mine")
+    panel.composer.press("Enter")
+    asked = live("Growing", prompt="The cell's", asker="a cell")
+    panel.show(state="busy", can=["stop"], live=asked)
+    expect(panel.turns.last).to_contain_text("The cell's")
+    panel.tell(t="ended", text="Reply ended")
+    both = [turn(1), turn(2, prompt="The cell's")]
+    panel.show(state="idle", can=["send"], live=None, turns=both)
+    expect(panel.turns).to_have_count(3)
+    expect(panel.turns.last.locator(".svc-prompt")).to_have_text("Mine")
+    panel.show(turns=[*both, turn(3, prompt="Mine")])
+    panel.tell(t="heard", kind="send")
+
+    expect(panel.turns).to_have_count(3)
+    expect(panel.composer).to_have_value("")
+
+
+def test_a_message_that_came_after_the_cell_began_is_a_draft_again(page: Page) -> None:
+    """It was refused; the prompt of a cell that fails is the cell's."""
+    panel = PanelPage(page, view([turn(1)]))
+    panel.composer.fill("Mine")
+    panel.composer.press("Enter")
+    panel.show(
+        state="busy", can=["stop"], live=live(prompt="The cell's", asker="a cell")
+    )
+    panel.tell(t="heard", kind="send")
+    expect(panel.composer).to_have_value("Mine")
+    panel.tell(t="ended", text="Reply ended")
+    panel.show(state="idle", can=["send"], live=None)
+
+    expect(panel.turns).to_have_count(1)
+    expect(panel.composer).to_have_value("Mine")
+
+
 def test_what_was_sent_to_a_kernel_that_is_gone_comes_back(page: Page) -> None:
     """The prompt is a draft again, the reader is told, and nothing can be decided."""
     question = {"id": "q", "name": "pay", "about": "Pays.", "arguments": "{}"}

@@ -396,6 +396,8 @@ def test_what_is_said_before_a_call_stays(open_page: OpenPage) -> None:
 
     turn = page.ask("How is Oslo?")
 
-    [choice] = page.all("live")[-1]["live"]["choices"]
-    assert "Let me <strong>look</strong>." in choice["html"]
+    deltas = page.all("delta")
+    html = "".join(delta["html"] for delta in deltas)
+    assert "Let me <strong>look</strong>." in html
+    assert not any(delta["n_back"] for delta in deltas)
     assert turn["choices"][0]["text"] == "Let me **look**.\n\nIt is sunny."

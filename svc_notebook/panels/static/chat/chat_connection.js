@@ -52,7 +52,7 @@ class ChatConnection extends KernelConnection {
   takeLive(live) {
     if (live && !this.live) this.say("Reply started");
     this.live = live;
-    this.drafts.pending = null;
+    if (!live?.asker) this.drafts.pending = null; // else it waits, or was refused
   }
 
   /** @param {DeltaMessage} message */
@@ -93,7 +93,7 @@ class ChatConnection extends KernelConnection {
    */
   takeHeard({ kind }) {
     const isIdle = this.view.state === "idle";
-    if (kind === "send" && isIdle) this.drafts.giveBack();
+    if (kind === "send" && (isIdle || this.live?.asker)) this.drafts.giveBack();
     if (kind === "edit" && this.drafts.edited) this.drafts.edited.isHeard = true;
     if (isIdle && this.drafts.edited?.isHeard) this.drafts.settleEdit();
     for (const view of this.views) {
@@ -119,13 +119,13 @@ class ChatConnection extends KernelConnection {
     if (live) this.takeLive(live);
     else if (state === "idle") this.live = null;
     if (state === "idle") this.status = null;
-    const isLost = under?.turn === "new" && turns.length <= (old.turns?.length ?? 0);
+    const isLost = under?.turn === "new" && !under.asker && turns.length <= (old.turns?.length ?? 0);
     if (state === "idle" && isLost) this.drafts.giveBack(under.prompt, under.attached);
     super.takeChange(old);
     if (newer && newer !== old.newer) this.say(newer);
     if (ask && ask.id !== old.ask?.id) this.say(ask.problem || `${ask.name} asks for your approval.`);
-    if (this.drafts.pending && (state !== "idle" || turns.length > this.drafts.pending.nTurns)) {
-      this.drafts.pending = null;
-    }
+    const { pending } = this.drafts;
+    if (pending && (live?.asker || under?.asker)) pending.nTurns = turns.length;
+    else if (pending && (state !== "idle" || turns.length > pending.nTurns)) this.drafts.pending = null;
   }
 }

@@ -145,7 +145,7 @@ class Composer {
     const { status, live, view, hint, isDead } = this.connection;
     let text = status?.text || live?.status || (this.drafts.pending ? "Sending …" : "");
     if (view.state === "asking") text = "Waiting for your answer";
-    if (!text && live && !live.isEnded) text = "Replying …";
+    if (!text && live && !live.isEnded) text = live.asker ? `Replying to ${live.asker} …` : "Replying …";
     if (!text && view.state === "waiting") text = "Waiting …";
     const left_s = status?.until_ms ? Math.ceil((status.until_ms - Date.now()) / 1000) : 0;
     if (left_s > 0) text += ` (${left_s} s)`;

@@ -54,7 +54,7 @@
 /**
  * What the kernel sends; each message also has `seq`, its place among messages and views.
  * @typedef {{t: "ack", subshell: boolean}} AckMessage answers hello
- * @typedef {{t: "live", live: Live}} LiveMessage a reply begins, or its next round
+ * @typedef {{t: "live", live: Live}} LiveMessage a tool call of a reply begins or ends
  * @typedef {{t: "delta", choice: number, html: string, tail: string,
  *   n_back: number, n_same: number}} DeltaMessage the blocks replace the last `n_back`, pieces
  *   of them; before `tail` stay `n_same` characters (not UTF-16 units) of the tail so far
@@ -95,7 +95,7 @@
  * @typedef {{name: string, kind: string, size: string, start: string}} Offer `start` of a cell's code
  * @typedef {{name: string, line: string, unanswered: string, html: string, is_error: boolean}} ToolRun
  *   `unanswered` is the line if the kernel ends before the call has a result
- * @typedef {{turn: string, prompt: ?string, attached: ?Attached[], model: string,
+ * @typedef {{turn: string, asker: string, prompt: ?string, attached: ?Attached[], model: string,
  *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
  * @typedef {{label: string, version: number, problem: string, footer: string,
  *   first_text_s: ?number, marks: string[], is_picked: boolean, is_used: boolean,
