@@ -12,6 +12,7 @@ from svc_notebook.display.html_styles import (
     folded_html,
     message_html,
     quiet_html,
+    rest_html,
 )
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
@@ -26,6 +27,7 @@ from svc_notebook.display.tool_runs import (
 from svc_notebook.service.request import ToolCall
 
 from .history import History, Turn, Version
+from .long_prompt import split_long, whole_label
 from .picks import to_columns
 
 _ENTRY = "margin:.2em 0 .8em"
@@ -43,6 +45,7 @@ class MessageEntry:
     notes: tuple[str, ...] = ()  # quiet lines above the text, such as tool calls
     typed: str | None = None  # the part of the text that is always visible; None: all
     folded: tuple[tuple[str, str], ...] = ()  # titles and texts of the folded rest
+    is_whole: bool = False  # if True, a long text is not folded
 
 
 def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
@@ -66,16 +69,25 @@ def _entry_text(entry: MessageEntry) -> str:
 
 def _entry_html(entry: MessageEntry) -> str:
     typed = entry.text if entry.typed is None else entry.typed
-    text = (
-        reply_html(entry.text)
-        if entry.is_markdown
-        else f'<pre style="{_TYPED}">{to_text(typed)}</pre>'
-    )
+    if entry.is_markdown:
+        text = reply_html(entry.text)
+    else:
+        text = _typed_html(typed) if entry.is_whole else _folded_html(typed)
     text += quiet_html("".join(map(folded_html, entry.folded))) if entry.folded else ""
     notes = "".join(map(_quiet_line, entry.notes))
     footer = _quiet_line(entry.footer) if entry.footer else ""
     heading = _quiet_line(entry.heading)
     return f'<div style="{_ENTRY}">{heading}{notes}{text}{footer}</div>'
+
+
+def _folded_html(text: str) -> str:
+    shown, rest = split_long(text)
+    below = rest_html(whole_label(text), _typed_html(rest)) if rest else ""
+    return _typed_html(shown) + below
+
+
+def _typed_html(text: str) -> str:
+    return f'<pre style="{_TYPED}">{to_text(text)}</pre>'
 
 
 def _quiet_line(line: str) -> str:

@@ -102,6 +102,19 @@ def details_html(title: str, body: str) -> str:
     )
 
 
+def rest_html(title: str, body: str) -> str:
+    """Fold the rest of a text; where the host supports it, its line is below.
+
+    What is copied from the text does not contain the line.
+    """
+    below = "display:flex;flex-direction:column-reverse"
+    style = f"{_SUMMARY};{QUIET_LINE};user-select:none"
+    return (
+        f'<details style="{below}"><summary style="{style}">{to_text(title)}</summary>'
+        f"{body}</details>"
+    )
+
+
 def folded_html(titled: tuple[str, str]) -> str:
     """Fold a text below its title."""
     title, text = titled

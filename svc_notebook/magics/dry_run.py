@@ -97,6 +97,8 @@ class DryRun:
             MessageEntry(heading=message.role, text=message.content or "")
             for message in self.request.messages
         ]
-        figures = MessageEntry(heading="would be sent with", text="\n".join(self.lines))
+        figures = MessageEntry(
+            heading="would be sent with", text="\n".join(self.lines), is_whole=True
+        )
         title = "Dry run: nothing was sent" + f". {self.way}" * bool(self.way)
         return transcript(title, [*entries, figures])

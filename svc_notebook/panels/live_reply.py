@@ -101,6 +101,7 @@ class LiveReply:
     asker: str = ""  # what asks, if it is not the panel
     model: str = ""  # the model in the request
     prompt: str | None = None  # None for the prompt that the turn has
+    whole: str = ""  # the line that opens this prompt if it is long
     attached: tuple[Mapping[str, Any], ...] | None = None  # None for the turn's own
     choices: tuple[Mapping[str, str], ...] = ()  # the HTML of each choice so far
     status: str = ""  # what the reply is waiting for

@@ -23,6 +23,7 @@ from svc_notebook.conversations.attachments import (
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn
 from svc_notebook.conversations.history_changes import change_words
+from svc_notebook.conversations.long_prompt import whole_label
 from svc_notebook.conversations.turn_request import NextTurn
 from svc_notebook.conversations.watched_turn import TurnWatcher
 from svc_notebook.display.front_end import Screen, find_screen
@@ -115,7 +116,8 @@ class PanelReplies:
         names of attachments that the turn already has: a variable is read again.
         """
         self._context.refuse_sending()
-        live = LiveReply(turn=turn or "new", prompt=text)
+        whole = whole_label(text or "")
+        live = LiveReply(turn=turn or "new", prompt=text, whole=whole)
         message: dict[str, Any] = {"turn": turn}
         if text is not None:
             self._context.conversation.title(text)
@@ -209,7 +211,9 @@ class PanelReplies:
             prompt = step.request.messages[-1].content or ""
             if origin.attached:
                 prompt, items = split_items(prompt, origin.attached)
-            live = replace(live, prompt=prompt, attached=tuple(map(draw_item, items)))
+            drawn = tuple(map(draw_item, items))
+            whole = whole_label(prompt)
+            live = replace(live, prompt=prompt, whole=whole, attached=drawn)
         reply = WatchedReply(
             live=live, view=self, so_far=so_far, on_close=self._end_watching
         )

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 from svc_notebook.conversations.attachments import PromptItem
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn, Version
+from svc_notebook.conversations.long_prompt import whole_label
 from svc_notebook.conversations.turn_request import fit
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
@@ -215,6 +216,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "id": turn.turn_id,
         "number": number,
         "prompt": version.typed,
+        "whole": whole_label(version.typed),
         "attached": list(map(draw_item, version.items)),
         "choices": [
             {"html": reply_html(text), "text": text} for text in reply_texts(turn)

@@ -1,6 +1,7 @@
 """`%%svc` and `%svc` in a plain IPython shell, against the emulator."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -205,6 +206,17 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
         r"prompt about \d+ tokens \(\d+ to \d+ in 9 of 10 cases\)", cell.shown
     )
     assert "no limit would make it wait now" in cell.shown
+
+
+def test_a_dry_run_folds_long_messages_but_not_its_sizes(shell: Shell) -> None:
+    """A table that is inserted does not push what would be sent with it away."""
+    rows = "\n".join(f"{n},Trang" for n in range(63))
+
+    run = shell.run(f"%%svc --dry-run\n{rows}").value
+
+    assert isinstance(run, DryRun)
+    long = replace(run, notes=("a note",) * 20)
+    assert long._repr_mimebundle_()["text/html"].count("<summary") == 1
 
 
 @pytest.mark.parametrize(

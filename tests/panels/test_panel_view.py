@@ -60,6 +60,18 @@ def test_a_view_carries_the_turns_that_changed(open_page: OpenPage) -> None:
     assert [each["id"] for each in page.views[-1]["turns"]] == [*ids, fourth]
 
 
+def test_the_line_that_opens_a_long_prompt_comes_with_it(open_page: OpenPage) -> None:
+    """With the reply that is being written, too; a short prompt has none."""
+    page = open_page()
+
+    turns = [page.ask(text) for text in ("Count.\n" * 63, "Count.")]
+
+    assert [turn["whole"] for turn in turns] == ["All 63 lines", ""]
+    lives = [view["live"] for view in page.views if view.get("live")]
+    wholes = {(live["prompt"], live["whole"]) for live in lives}
+    assert wholes == {(turn["prompt"], turn["whole"]) for turn in turns}
+
+
 def test_a_broken_message_is_answered_in_words(open_page: OpenPage) -> None:
     """What the browser may not say changes nothing and is said in the notice."""
     page = open_page()

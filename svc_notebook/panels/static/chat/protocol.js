@@ -85,17 +85,18 @@
  *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, cells: object, newer: string, settings: object, unusable: object, refused: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, tools: string[], ask: ?Question, is_whole: boolean, nth: number,
  *   seq: number}} View
- * @typedef {{id: string, number: number, prompt: string, attached: Attached[], model: string,
+ * @typedef {{id: string, number: number, prompt: string, whole: string, attached: Attached[], model: string,
  *   choices: Choice[],
  *   picked: number, ended: string, footer: string, system: string, badges: string[], tool_runs: ToolRun[],
  *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, columns: Column[], can: string[]}} Turn
+ *   `whole` is the line that opens a long prompt
  * @typedef {{html: string, text: string}} Choice
  * @typedef {{name: string, kind: string, n_tokens: number, html: string}} Attached
  * @typedef {{name: string, kind: string, size: string, start: string}} Offer `start` of a cell's code
  * @typedef {{name: string, line: string, unanswered: string, html: string, is_error: boolean}} ToolRun
  *   `unanswered` is the line if the kernel ends before the call has a result
- * @typedef {{turn: string, asker: string, prompt: ?string, attached: ?Attached[], model: string,
+ * @typedef {{turn: string, asker: string, prompt: ?string, whole: string, attached: ?Attached[], model: string,
  *   choices: LiveChoice[], status: string, tool_runs: ToolRun[], columns: Column[]}} Live
  * @typedef {{label: string, version: number, problem: string, footer: string,
  *   first_text_s: ?number, marks: string[], is_picked: boolean, is_used: boolean,

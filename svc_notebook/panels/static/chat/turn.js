@@ -10,7 +10,11 @@ class Turn {
     this.choices = [];
     this.you = make("div", { class: "svc-who" }, "You");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
-    this.asked = make("div", { class: "svc-asked" }, this.prompt);
+    this.wholeLine = make("summary");
+    const toggle = () => this.whole.open || this.whole.scrollIntoView({ block: "nearest" });
+    const click = () => (panel.isAtEnd = false); // what opens stays in sight
+    this.whole = make("details", { class: "svc-whole", toggle, click }, this.wholeLine);
+    this.asked = make("div", { class: "svc-asked" }, make("div", {}, this.prompt));
     this.attached = make("div", { class: "svc-given" });
     this.who = make("div", { class: "svc-who" });
     this.toolRuns = make("div", { class: "svc-tool-runs" });
@@ -70,7 +74,11 @@ class Turn {
     this.element.setAttribute("aria-busy", isLive);
     this.element.setAttribute("aria-label", `Turn ${turn.number ?? ""}`.trim());
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
-    setText(this.prompt, live?.prompt ?? turn.prompt ?? "");
+    const { prompt = "", whole } = live?.prompt == null ? turn : live;
+    setText(this.prompt, prompt);
+    setText(this.wholeLine, whole ?? "");
+    if (whole === "") this.whole.remove();
+    else if (!this.whole.parentNode) this.prompt.after(this.whole); // perhaps not known yet
     this.prompt.hidden = !this.prompt.textContent;
     this.asked.hidden = Boolean(this.form);
     const attached = live?.attached ?? turn.attached ?? [];

@@ -1,0 +1,84 @@
+"""Long prompts in a transcript: the first rows, and a line that opens the rest."""
+
+import re
+from html import unescape
+
+import pytest
+
+import svc_notebook as svc
+from svc_notebook.conversations.long_prompt import MAX_ROWS, ROW_CHARS, split_long
+
+LINES = "\n".join(f"{n},Trang,<b>" for n in range(60))
+TABLE = f"Which is late?\n\n{LINES}\nAnswer in one line."
+THAI = "ลูกค้าแจ้งว่าสินค้ามาถึงช้าและกล่องบุบ" * 60
+
+
+def drawn(plan: svc.Conversation, heading: str) -> tuple[str, list[str]]:
+    """Return the line that opens a prompt, and the texts around it."""
+    html = plan._repr_mimebundle_()["text/html"].partition(heading)[2]
+    mine = html.partition("svc-v2-8b-instruct")[0]
+    opens = re.search(r"<summary[^>]*>(.*?)</summary>", mine)
+    texts = re.findall(r"<pre[^>]*>(.*?)</pre>", mine, re.DOTALL)
+    return opens[1] if opens else "", list(map(unescape, texts))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "line", "n_shown_lines"),
+    [(TABLE, "All 63 lines", 8), (LINES, "All 60 lines", 8)],
+)
+def test_the_first_lines_of_many_are_shown(
+    plan: svc.Conversation, prompt: str, line: str, n_shown_lines: int
+) -> None:
+    """The rest is folded; together they are what was asked, as the exports have it."""
+    plan.ask(prompt)
+
+    opens, texts = drawn(plan, "1 · You")
+
+    assert opens == line
+    assert "".join(texts) == prompt
+    assert texts[0].splitlines() == prompt.splitlines()[:n_shown_lines]
+    assert prompt in plan._repr_mimebundle_()["text/plain"]
+    assert prompt in plan.to_markdown()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n_shown"),
+    [("x" * 5000, 640), ("lorem ipsum " * 400, 636), (THAI, 641)],
+)
+def test_a_long_line_is_folded_within(
+    plan: svc.Conversation, prompt: str, n_shown: int
+) -> None:
+    """Between words if there are any, and never between a letter and its tone."""
+    plan.ask(prompt)
+
+    opens, texts = drawn(plan, "1 · You")
+
+    assert opens == f"All {len(prompt):,} characters"
+    assert "".join(texts) == prompt
+    assert len(texts[0]) == n_shown
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["Count", "\n".join("abcdefghijkl"), "x" * (MAX_ROWS * ROW_CHARS - 1)],
+)
+def test_other_prompts_are_whole(plan: svc.Conversation, prompt: str) -> None:
+    """A fold that hides only a few lines is of no use."""
+    plan.ask(prompt)
+
+    assert drawn(plan, "1 · You") == ("", [prompt])
+
+
+def test_a_long_system_message_is_folded_too(plan: svc.Conversation) -> None:
+    """It is shown as typed, above the first turn."""
+    plan.system = TABLE
+
+    assert drawn(plan, "system")[0] == "All 63 lines"
+
+
+def test_the_rest_begins_with_no_line_end() -> None:
+    """HTML drops a line end at the start of `<pre>`; blank lines stay above."""
+    shown, rest = split_long("\n".join("abcdefgh") + "\n\n\n" + "rest\n" * 20)
+
+    assert shown.endswith("h\n\n\n")
+    assert rest.startswith("rest")
