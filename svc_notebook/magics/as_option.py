@@ -13,7 +13,7 @@ from svc_notebook.display.reply_display import Final, ReplyDisplay
 from svc_notebook.errors import ParameterError, ToolCallError
 from svc_notebook.exchange import Exchange
 from svc_notebook.service.params import did_you_mean
-from svc_notebook.tokens import refitted
+from svc_notebook.tokens import check_budget, refitted
 from svc_notebook.tools.call import ToolRun
 from svc_notebook.tools.typed_answer import Form, asking_for, extract, to_form
 
@@ -36,6 +36,8 @@ def ask_for_value(context: CellContext, options: SvcOptions, text: str) -> objec
     cell_request = value_request(options, to_prompt(context, options, text), form)
     if options.is_dry:
         return dry_run(context, options, cell_request)
+    check_budget(cell_request.request)
+    context.say_above()
     display = ReplyDisplay.open(
         context.mode, own_output=False, is_verbatim=True, is_late=True
     )

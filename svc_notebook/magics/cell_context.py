@@ -123,12 +123,11 @@ class KernelMemory:
     places: Places
     # the request that `%svc fix` showed, and the execution of the cell
     shown_fix: tuple[CompletionRequest, object] | None = None
-    noted_names: set[str] = field(default_factory=set)  # noted as in single braces
+    noted: set[str] = field(default_factory=set)  # names in single braces, and advice
     # the execution that first put code below a cell, by cell, its text, and the code
     put_codes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     # system prompts of conversations that were given in a cell, or said to be in use
     noted_systems: dict[str, str] = field(default_factory=dict)
-    has_advised: bool = False  # on temperature and top_p; once per kernel
 
 
 NO_VALUE = object()  # of a function's variable that was not assigned yet
@@ -169,6 +168,9 @@ class CellContext:
     # Variables of the function that the line is in; they hide all others.
     local_names: Mapping[str, object] = field(default_factory=dict)
     is_sending: bool = False  # whether a request may have been sent
+    notes_above: list[str] = field(default_factory=list)  # on the prompt
+    # what remembers the notes that are said once in a kernel
+    remember: list[Callable[[], object]] = field(default_factory=list)
 
     @cached_property
     def session(self) -> Session:
@@ -254,6 +256,18 @@ class CellContext:
             return
         html = html or verbatim_html(to_text(text))
         Output().publish({"text/html": html, "text/plain": text}, None)
+
+    def say_above(self, *, is_dry: bool = False) -> None:
+        """Say the notes on the prompt, above the reply.
+
+        Called when nothing can refuse the request any more, so that no refused cell
+        uses up a note that is said once; nor does a dry run.
+        """
+        for note in self.notes_above:
+            self.say(note)
+        self.notes_above.clear()
+        for remember in () if is_dry else self.remember:
+            remember()
 
     def put(self, output: str | None, value: object) -> None:
         """Assign a value to the variable that `-o` names, if there is one."""

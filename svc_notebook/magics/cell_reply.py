@@ -348,6 +348,7 @@ class CellReply:
     def _open_place(self, *, own_output: bool) -> Place:
         """Open a display in the running cell, and return it as the reply's place."""
         context, cell_request = self._context, self._cell_request
+        context.say_above()
         layout = self._options.layout
         display = ReplyDisplay.open(
             context.mode,

@@ -80,7 +80,7 @@ class CellRequest:
 def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPrompt:
     """Read a line and its cell, fill in variables, and apply the defaults.
 
-    Marks that are not filled in are listed at once, before anything is sent.
+    Marks that are not filled in are listed above the reply.
     """
     defaults = context.traits.defaults()
     settings, hide = context.session_context.settings, context.hide
@@ -97,11 +97,9 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
     system = defaults.get("system") if options.system is None else options.system
     filled, filled_system = fill(cell), fill(system or "")
     if marks := (*filled.as_typed, *filled_system.as_typed):
-        context.say(_unfilled_note(marks))
-    if not options.is_raw and (
-        note := _braces_note(context, system or "", cell, is_dry=options.is_dry)
-    ):
-        context.say(note)
+        context.notes_above.append(_unfilled_note(marks))
+    if not options.is_raw and (note := _braces_note(context, system or "", cell)):
+        context.notes_above.append(note)
     added = tuple(
         as_sent(find_context(name, context.names(), context.own_names()), hide)
         for name in dict.fromkeys(options.context)
@@ -132,9 +130,11 @@ def to_prompt(context: CellContext, options: SvcOptions, cell: str) -> CellPromp
 
 def _advice(context: CellContext, params: Mapping[str, Any]) -> str:
     """Return the document's advice about parameters, once in a kernel."""
-    advice = "" if context.memory.has_advised else advice_on_params(params)
-    context.memory.has_advised |= bool(advice)
-    return advice or ""
+    noted, advice = context.memory.noted, advice_on_params(params) or ""
+    if advice in noted:
+        return ""
+    context.remember.append(partial(noted.add, advice))
+    return advice
 
 
 def to_request(
@@ -166,24 +166,20 @@ def to_request(
     )
     newer = conversation.newer_note(turn_key)
     asked = _ASKED if conversation.watched.asked else ""
-    system = _system_note(context, options, prompt.system, conversation)
+    system = _system_note(context, prompt.system, conversation)
     if notes := tuple(filter(None, (older, newer, asked, system))):
         prompt = replace(prompt, notes=(*notes, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
 
 
 def _system_note(
-    context: CellContext,
-    options: SvcOptions,
-    given: str | None,
-    conversation: "Conversation",
+    context: CellContext, given: str | None, conversation: "Conversation"
 ) -> str:
     """Say once that a system prompt is used that no cell of this kernel has given."""
     name, noted = conversation.name, context.memory.noted_systems
     system = (conversation.system if given is None else given) or ""
     is_news = given is None and system and noted.get(name) != system
-    if not options.is_dry:
-        noted[name] = system
+    context.remember.append(partial(noted.update, {name: system}))
     if not is_news:
         return ""
     return (
@@ -201,17 +197,14 @@ def _unfilled_note(marks: Sequence[str]) -> str:
     return f"Sent as typed: {named} (only {filled}, are filled in{hint})"
 
 
-def _braces_note(context: CellContext, *texts: str, is_dry: bool) -> str:
-    """Return the note on variables in single braces, or "".
-
-    Each is noted once per kernel; a dry run sends nothing, and does not count.
-    """
+def _braces_note(context: CellContext, *texts: str) -> str:
+    """Return the note on variables in single braces, each once per kernel; or ""."""
     found = tuple(
         name for text in texts if "{" in text for name in names_in_single_braces(text)
     )
     if not found:
         return ""
-    noted, of_shell = context.memory.noted_names, context.shell.user_ns_hidden
+    noted, of_shell = context.memory.noted, context.shell.user_ns_hidden
     names = context.names()
     new_names = [
         name
@@ -223,8 +216,7 @@ def _braces_note(context: CellContext, *texts: str, is_dry: bool) -> str:
     ]
     if not new_names:
         return ""
-    if not is_dry:
-        noted.update(new_names)
+    context.remember.append(partial(noted.update, new_names))
     typed, marks = (
         to_terminal(", ".join(template.format(name) for name in new_names))
         for template in ("{{{}}}", "{{{{{}}}}}")

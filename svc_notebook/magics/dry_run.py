@@ -29,6 +29,7 @@ def dry_run(
         wait=_wait(context, cell_request),
         way=way,
     )
+    context.say_above(is_dry=True)
     return context.show(dry, options.output)
 
 

@@ -21,6 +21,7 @@ def ask_several(context: CellContext, options: SvcOptions, text: str) -> object:
     _check_options(options)
     prompt = to_prompt(context, options, text)
     run = _to_run(context.session, options, prompt)
+    context.say_above(is_dry=options.is_dry)
     if options.is_dry:
         return context.show(run, options.output)
     context.put(options.output, run)

@@ -355,6 +355,52 @@ def test_a_dry_run_does_not_use_up_the_note_on_single_braces(shell: Shell) -> No
     assert [note in cell.shown for cell in (dry, sent, again)] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "--max-tokens 8192",
+        "-c plan --max-tokens 8192",
+        "--with shop.none",
+        "-t 0,1 --format json",
+        "--as Kind -n 2",
+        "--as Kind --max-tokens 8192",
+        "--tools none --max-tokens 8192",
+        "--tools look --max-tokens 8192",
+    ],
+)
+def test_a_refused_cell_does_not_use_up_the_note_on_single_braces(
+    shell: Shell, emulator: Emulator, refused: str
+) -> None:
+    """Nor is the note above the refusal, as nothing goes as typed."""
+    shell.run(
+        "from enum import Enum\nshop = 'Tea'\n"
+        "Kind = Enum('Kind', 'tea coffee')\n"
+        "def look(place: str) -> str:\n    'Look.'\n    return place"
+    )
+
+    words = "word " * 200
+    cell = shell.run(f"%%svc {refused}\nHello {{shop}} {{{{1x}}}} {words}")
+    sent = shell.run("%%svc\nHello {shop}")
+
+    assert isinstance(cell.error, svc.errors.SvcError)
+    assert len(emulator.requests) == 1
+    note = "Sent as typed:"
+    assert [note in each.shown for each in (cell, sent)] == [False, True]
+
+
+def test_advice_on_parameters_is_said_with_a_request_that_is_sent(shell: Shell) -> None:
+    """It is said once in a kernel; a dry run and a refusal do not count."""
+    line = "%%svc -t 0.5 --top-p 0.5"
+
+    dry = shell.run(f"{line} --dry-run\nHello")
+    refused = shell.run(f"{line} --max-tokens 8192\n{'word ' * 200}")
+    sent = shell.run(f"{line}\nHello")
+    again = shell.run(f"{line}\nHello")
+
+    said = ["both changed" in cell.shown for cell in (dry, refused, sent, again)]
+    assert said == [True, False, True, False]
+
+
 def test_a_function_puts_in_its_own_variables(shell: Shell, emulator: Emulator) -> None:
     """In a function `{{city}}`, `--with` and `--tools` take the local variable."""
     shell.run("city, note = 'global', 'global note'")
