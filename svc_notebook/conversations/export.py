@@ -3,6 +3,7 @@
 Hidden turns are included; texts are not changed.
 """
 
+from itertools import starmap
 from typing import Annotated, Any
 
 import msgspec
@@ -23,9 +24,17 @@ def to_markdown(history: History) -> str:
     for entry in to_entries(history)[bool(history.system) :]:
         calls = (_as_code(call) for call in entry.notes)
         parts += [f"## {entry.heading}", *calls, entry.text]
+        if entry.is_markdown:  # a prompt's text contains what is attached to it
+            parts += starmap(_as_details, entry.folded)
         if entry.footer:
             parts.append(f"*{entry.footer}*")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _as_details(title: str, text: str) -> str:
+    """Fold a text, such as the reasoning; as a quote, it wraps, and ends with it."""
+    quote = "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+    return f"<details><summary>{title}</summary>\n\n{quote}\n\n</details>"
 
 
 def _as_code(text: str) -> str:

@@ -84,6 +84,9 @@ def test_it_is_kept_and_not_sent_back(shell: Shell, emulator: Emulator) -> None:
     assert contents(emulator) == ["Two and two?", "Four.", "Two and three?"]
     kept = svc.conversation("sums")
     assert kept.turns[0].version.reasonings == (THOUGHT,)
+    folded = f"<details><summary>reasoning: {len(THOUGHT)} characters</summary>"
+    quote = "\n".join(f"> {line}" for line in THOUGHT.splitlines())
+    assert f"\n\n{folded}\n\n{quote}\n\n</details>\n\n*" in kept.to_markdown()
     bundle = kept._repr_mimebundle_()
     assert "&lt;b&gt;think" in bundle["text/html"]
     assert "think" not in bundle["text/plain"]
