@@ -51,6 +51,7 @@ from svc_notebook.service.params import shorten
 from svc_notebook.service.request import CompletionRequest, ToolCall
 from svc_notebook.session import Session
 from svc_notebook.tools.consent import (
+    HOW_TO_EDIT,
     Consent,
     ConsentDecision,
     Proposal,
@@ -421,6 +422,7 @@ class ReplyWorker(LiveDisplay):
             "id": f"{self._n_rounds}/{proposal.call_id}",
             "name": proposal.name,
             "arguments": json.dumps(proposal.arguments, ensure_ascii=False, indent=2),
+            "how_to_edit": HOW_TO_EDIT,
             "about": proposal.about,
             "problem": proposal.problem,
             "typed": self._typed if proposal.problem else "",
@@ -509,7 +511,6 @@ def _changed_arguments(typed: str, proposed: str) -> dict[str, Any] | None:
     if arguments is not None:
         return arguments
     raise ParameterError(
-        "The changed arguments are neither name=value nor a JSON object. Correct them, "
-        "and decide again.",
+        f"The changed arguments cannot be read. Type {HOW_TO_EDIT}, and decide again.",
         param="arguments",
     )

@@ -38,10 +38,8 @@ ConsentVerdict = Literal["approve", "deny", "always"]
 AskFor = Literal["marked", "all", "none"]
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways: "
 _ARGUMENTS_CHARS = 30  # of long arguments in the question, which stays in the cell
-_EDIT = (
-    "Type what changes as name=value, with a comma between several, or all as JSON; "
-    "Enter changes nothing: "
-)
+HOW_TO_EDIT = "what changes as name=value, with a comma between several, or all as JSON"
+_EDIT = f"Type {HOW_TO_EDIT}; Enter changes nothing: "
 _UNREADABLE = "That is neither name=value nor JSON, so nothing has changed. "
 # the start of another change, after a comma; a value as a text of words, or quoted
 _NEXT_CHANGE = re.compile(r",\s*(?=\w+\s*=)")

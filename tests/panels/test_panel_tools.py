@@ -169,7 +169,11 @@ def test_arguments_can_be_changed(open_page: OpenPage, typed: str) -> None:
     notice, still = page.view["notice"], page.view["ask"]
     got = decided(page, "approve", typed)
 
-    assert "JSON" in notice
+    how = "what changes as name=value, with a comma between several, or all as JSON"
+    assert question["how_to_edit"] == how
+    assert notice == (
+        f"The changed arguments cannot be read. Type {how}, and decide again."
+    )
     assert still == question
     assert "paid 7" in got["turns"][0]["tool_runs"][0]["html"]
 

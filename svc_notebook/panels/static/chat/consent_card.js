@@ -23,7 +23,7 @@ class ConsentCard {
     wrong.hidden = !ask.problem;
     if (ask.problem) area.setAttribute("aria-describedby", id);
     const open = ask.problem ? "" : null;
-    const title = "Edit the arguments: what changes as name=value, or all as JSON";
+    const title = `Edit the arguments: ${ask.how_to_edit}`;
     const toggle = () => fit(area);
     const edit = make("details", { open, toggle }, make("summary", {}, title), area, wrong);
     this.approve = textButton("approve", () => decide("approve"), "svc-main");
