@@ -119,8 +119,8 @@ def older_turns_note(older: SavedTurns, history: History) -> str:
             when = "before the restart"
         was, is_missing = ("was", "is") if len(missing) == 1 else ("were", "are")
         notes.append(
-            f"{n_turns(len(missing))} of {history.name} that {was} asked{where} {when} "
-            f"{is_missing} not here."
+            f"{n_turns(len(missing))} that {was} asked{where} {when} {is_missing} not "
+            "here."
         )
     if words := marks_words(lost_marks(history, merged), history, ("was", "were")):
         notes.append(f"Before the restart, {words}.")

@@ -4,6 +4,7 @@ A cell that runs again gets its panel back, or closes the old one. ipywidgets lo
 the first panel.
 """
 
+import json
 from typing import TYPE_CHECKING, Any, Unpack
 
 from svc_notebook.display.front_end import (
@@ -107,12 +108,12 @@ def panel(
     is_restored = restore and name is not None and restore_turns(context)
     if not restore and opened and opened.is_restoring:
         conversation.reset()
-    is_alone = opened is None and newest is None
-    is_continued = restore and is_alone and bool(conversation.turns)
+    is_continued = restore and not (opened or newest) and bool(conversation.turns)
     is_kept = (is_restored or is_continued) and keep_settings(context, system)
     if not is_kept and system is not None and before[0] != system:
         conversation.system = system
     find_newer(context)
+    context.call = _call(name)
     if opened is None:
         opened = Panel(context)
     else:
@@ -120,6 +121,12 @@ def panel(
     opened.opened_with, opened.is_restoring, opened.place = system, restore, place
     PANELS.keep(opened)
     return opened
+
+
+def _call(name: str | None) -> str:
+    """Return the cell's call, shortened: it may also have tools or other settings."""
+    written = "" if name is None else f"{json.dumps(name, ensure_ascii=False)}, "
+    return f"svc.panel({written}…)"
 
 
 def show_rating(rating: "Rating") -> None:

@@ -103,6 +103,7 @@ class PanelContext:
         notice = conversation.older_note()
         notice = notice[:1].upper() + notice[1:]
         self.opened_with = settings  # what code has set; the state may have more
+        self.call = ""  # in the cell, which may have an earlier name
         self.state = PanelState(settings=settings, notice=notice)
         self.comm = Comm()
         self.static_transcript = StaticTranscript()
@@ -422,6 +423,7 @@ class PanelView:
         ) | {
             "panel_id": context.static_transcript.name,
             "sidecar_id": context.side_area.sidecar_id,
+            "call": context.call,
         }
 
     def _choose_older(self, n_turns: int) -> None:

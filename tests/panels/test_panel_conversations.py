@@ -171,7 +171,7 @@ def test_turns_that_were_asked_apart_are_named(kept: OpenPage) -> None:
 
     assert opened == ["Is it salt?"]
     assert noted == (
-        "1 turn of sea that was asked separately, in another kernel, is not here."
+        "1 turn that was asked separately, in another kernel, is not here."
     )
     assert prompts(page) == ["Is it blue?", "Is it salt?"]
     assert page.view["newer"] == ""
@@ -552,7 +552,7 @@ def run_again(kept: OpenPage) -> OpenPage:
     return kept
 
 
-OLDER = "2 turns of unit that were asked in the panel before the restart are not here."
+OLDER = "2 turns that were asked in the panel before the restart are not here."
 
 
 def test_after_run_all_the_panel_offers_the_turns_asked_before(

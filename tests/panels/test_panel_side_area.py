@@ -29,6 +29,21 @@ def test_without_sidecar_the_panel_says_what_it_needs(
     )
 
 
+def test_the_cell_is_named_as_it_was_written(open_page: OpenPage) -> None:
+    """Its call has the old name after the conversation was renamed, which works, too.
+
+    So a restarted kernel's panel in the side area names a cell that the user finds.
+    """
+    page = open_page("plan")
+    page.say("rename", name="trip")
+    renamed = page.view
+    again = open_page("plan", place="right").view
+
+    assert (renamed["name"], renamed["call"]) == ("trip", 'svc.panel("plan", …)')
+    assert (again["name"], again["call"]) == ("trip", 'svc.panel("plan", …)')
+    assert open_page(None).view["call"] == "svc.panel(…)"
+
+
 def test_one_sidecar_is_open_at_a_time(open_page: OpenPage) -> None:
     """To come to the front it opens again; the page knows it before the panel is there.
 

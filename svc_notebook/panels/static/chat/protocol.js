@@ -80,7 +80,7 @@
 /**
  * The view, which the kernel sends as the trait `view`; after the first time only fields
  * and turns that have changed.
- * @typedef {{panel_id: string, sidecar_id: string, name: string, label: string, state: string,
+ * @typedef {{panel_id: string, sidecar_id: string, call: string, name: string, label: string, state: string,
  *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, cells: object, newer: string, settings: object, unusable: object, refused: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, tools: string[], ask: ?Question, is_whole: boolean, nth: number,
@@ -108,7 +108,7 @@
  * @typedef {{used_tokens: number, budget_tokens: ?number, text: string}} Meter
  * @typedef {{name: string, kind: string, default: string, label: string, help: string,
  *   minimum: ?number, maximum: ?number, step: ?number, options: ?string[]}} Field
- * @typedef {{id: string, name: string, arguments: string, about: string, problem: string,
+ * @typedef {{id: string, name: string, arguments: string, how_to_edit: string, about: string, problem: string,
  *   typed: string}} Question `typed` are the changed arguments that do not fit, `problem` says why
  */
 

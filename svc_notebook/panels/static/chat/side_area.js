@@ -106,10 +106,8 @@ class SideArea {
   /** Say what to do after the kernel has ended; the cell of a docked panel may be out of sight. */
   restarted() {
     if (!this.sidecar) return make("span", {}, RESTARTED);
-    const { name } = this.panel.connection.view;
-    // shortened: the cell's call may also have tools or other settings
-    const call = `svc.panel(${this.isNamed ? `${JSON.stringify(name)}, ` : ""}\u2026)`;
-    return make("span", {}, `${ENDED}. To go on, run the cell with `, make("code", {}, call), " again.");
+    const call = make("code", {}, this.panel.connection.view.call);
+    return make("span", {}, `${ENDED}. To go on, run the cell with `, call, " again.");
   }
 
   /** Bring the panel in the side area to the front, and go to it. */
