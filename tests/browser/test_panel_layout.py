@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -59,6 +60,46 @@ def test_what_opens_in_the_panel_moves_nothing_below_it(
     heights.append(_height(panel.root))
 
     assert heights == [heights[0]] * 5
+
+
+def test_what_opens_at_the_windows_lower_edge_comes_into_sight(page: Page) -> None:
+    """The settings and the list scroll as far as needed; what is in sight stays."""
+    page.set_viewport_size({"width": 900, "height": 600})
+    panel = PanelPage(page, view([turn(n) for n in range(1, 9)]))
+    page.locator("main").evaluate("(main) => { main.style.padding = '800px 0' }")
+    summary = panel.root.get_by_text("Settings", exact=True)
+    summary.evaluate("(line) => line.scrollIntoView({ block: 'end' })")
+    summary.click()
+    expect(panel.root.locator(".svc-settings")).to_be_in_viewport(ratio=1)
+    top = page.evaluate("scrollY")
+    summary.click()
+    summary.click()
+    expect(panel.root.get_by_label("temperature")).to_be_in_viewport(ratio=1)
+    assert page.evaluate("scrollY") == top
+    summary.click()
+    panel.button("Conversations").evaluate("(b) => b.scrollIntoView({ block: 'end' })")
+    panel.button("Conversations").click()
+
+    expect(panel.root.get_by_role("dialog")).to_be_in_viewport(ratio=1)
+
+
+def test_the_badge_of_a_stale_turn_says_why(page: Page) -> None:
+    """It names the button that answers the turn on what is above it now."""
+    panel = PanelPage(page, view([turn(1), turn(2, is_stale=True, badges=["cut"])]))
+
+    title = (
+        "The turns above have changed since this was answered; Ask again answers it "
+        "with them"
+    )
+    expect(panel.root.get_by_text("stale", exact=True)).to_have_attribute(
+        "title", title
+    )
+    expect(panel.root.get_by_text("cut", exact=True)).not_to_have_attribute(
+        "title", re.compile("")
+    )
+    expect(
+        panel.turns.last.get_by_role("button", name="Ask again", exact=True)
+    ).to_be_visible()
 
 
 def test_nothing_jumps_while_the_arguments_of_a_call_are_edited(page: Page) -> None:

@@ -47,6 +47,11 @@ function fit(area) {
   style.minHeight = "";
 }
 
+/** Scroll as far as needed to show a whole element. */
+function showWhole(element) {
+  element.scrollIntoView({ block: "nearest" });
+}
+
 /** Replace the selection as typing does, so that it can be undone. */
 function insertText(area, text) {
   if (document.execCommand("insertText", false, text)) return;

@@ -120,7 +120,7 @@ class AttachMenu {
       option.setAttribute("aria-selected", n === this.at);
     });
     const option = this.list.children[this.at];
-    option.scrollIntoView({ block: "nearest" });
+    showWhole(option);
     this.area.setAttribute("aria-activedescendant", option.id);
   }
 

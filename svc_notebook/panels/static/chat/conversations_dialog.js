@@ -42,6 +42,7 @@ class ConversationsDialog {
     this.button.setAttribute("aria-expanded", "true");
     this.search.value = "";
     this.search.focus({ preventScroll: true });
+    showWhole(this.element);
     this.find();
   }
 

@@ -44,6 +44,7 @@ class Panel {
     this.root.append(this.menu.element, this.side.line);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener(UNDO_EVENT, (event) => this.step(event));
+    this.root.addEventListener("toggle", showOpened, { capture: true }); // it does not bubble
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
     for (const part of [this.log, this.content, this.composer.element]) this.sizes.observe(part);
@@ -393,7 +394,7 @@ class Panel {
     const { live, drafts } = this.connection;
     const { activeElement: focused } = document;
     const isUsed = this.isInSight && this.root.contains(focused) && !this.card.element.contains(focused);
-    if (isUsed && (live || drafts.pending)) this.composer.element.scrollIntoView({ block: "nearest" });
+    if (isUsed && (live || drafts.pending)) showWhole(this.composer.element);
   }
 
   /** Typeset finished blocks, once they are on the page. */
@@ -401,6 +402,11 @@ class Panel {
     this.untypeset.push(...blocks);
     if (this.log.isConnected) typeset(this.untypeset.splice(0), this.connection.model);
   }
+}
+
+/** Scroll what the user has opened into sight; a control that the focus went to is there. */
+function showOpened({ target }) {
+  if (target.open && target.querySelector(":scope > summary:focus")) showWhole(target);
 }
 
 /** Return the parts of a message, with code between backticks as elements. */

@@ -1,5 +1,6 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
+const STALE = "The turns above have changed since this was answered; Ask again answers it with them";
 const CELL_OR_ERROR = /^(?:Err|(?:In|Out)\[.*)$/; // stay as they were sent
 
 class Turn {
@@ -193,7 +194,9 @@ class Turn {
     if (turn.is_stale) badges.push("stale");
     const words = [...new Set(badges)];
     if (isNew(this.seen, "badges", words)) {
-      const drawn = words.map((word) => make("span", { class: "svc-badge" }, word));
+      const drawn = words.map((word) => {
+        return make("span", { class: "svc-badge", title: word === "stale" && STALE }, word);
+      });
       this.badges.replaceChildren(...drawn);
     }
     setText(this.words, turn.footer ?? "");

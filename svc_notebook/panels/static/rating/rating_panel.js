@@ -234,7 +234,7 @@ class RatingPanel {
 
   /** Scroll to the whole panel, since JupyterLab scrolls to the cell after it. */
   keepInSight() {
-    this.root.scrollIntoView({ block: "nearest" });
+    showWhole(this.root);
   }
 
   drawTop({ title = "", about = "", n_done: nDone = 0, n_total: nTotal = 0, n_skipped: nSkipped = 0 }) {
