@@ -67,3 +67,32 @@ def test_a_kernel_that_dies_cuts_the_reply_off(bench: Bench) -> None:
 
     expect(notebook.shown(3)).to_contain_text(STOPPED)
     expect(notebook.shown(3)).not_to_contain_text(UNFINISHED)
+
+
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_a_panel_says_that_its_kernel_has_died(
+    bench: Bench, *, is_streaming: bool
+) -> None:
+    """Jupyter restarts it by itself; until its cell runs again, nothing can be sent."""
+    opened = "import svc_notebook as svc; svc.panel('plan')"
+    cells = "import os; print('pid', os.getpid())", opened
+    notebook = bench.open(bench.write("died", *cells))
+    notebook.wait_idle()
+    for cell in range(3):
+        notebook.run(cell)
+    panel = notebook.shown(2).locator(".svc-panel")
+    composer = panel.get_by_role("textbox", name="Message")
+    expect(composer).to_be_enabled()
+    notebook.wait_idle()
+    if is_streaming:
+        composer.fill("tide")
+        composer.press("Enter")
+        expect(panel).to_contain_text("The tide comes")
+
+    os.kill(int(notebook.output(1).split()[-1]), signal.SIGKILL)
+
+    expect(panel).to_contain_text(
+        "The kernel was restarted or shut down; run the cell again."
+    )
+    expect(composer).to_be_disabled()
+    expect(panel.get_by_role("button", name="Stop")).to_be_hidden()
