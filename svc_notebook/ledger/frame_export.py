@@ -20,6 +20,7 @@ from uuid import uuid4
 import msgspec
 import pandas as pd
 
+from svc_notebook.display.terminal_width import width
 from svc_notebook.errors import (
     ParameterError,
     SvcError,
@@ -341,12 +342,52 @@ def _to_excel(frame: pd.DataFrame, file: Path) -> None:
     openpyxl = import_extra("openpyxl", "Excel workbooks need")
     _check_texts(frame)  # openpyxl writes half a surrogate pair into a broken file
     _warn_of_cuts(frame, "they were cut; Parquet, CSV and JSON lines keep them whole")
+    styles = import_module("openpyxl.styles")
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("svc")
     cell_of = import_module("openpyxl.cell").WriteOnlyCell
-    for row in ([str(name) for name in frame.columns], *_rows(frame)):
-        sheet.append([_to_cell(sheet, cell_of, value) for value in row])
+    rows = [[str(name) for name in frame.columns], *_rows(frame)]
+    _lay_out(sheet, rows)
+    bold = styles.Font(bold=True)
+    top = styles.Alignment(vertical="top", wrap_text=True)
+    for number, row in enumerate(rows):
+        cells = [_to_cell(sheet, cell_of, value) for value in row]
+        for cell in cells:
+            if number == 0:
+                cell.font = bold
+            elif cell.value is not None:
+                cell.alignment = top
+        sheet.append(cells)
     book.save(file)
+
+
+_WIDTHS = (8, 60)
+"""The least and the most characters that a column is wide."""
+_MEASURED_ROWS = 1_000
+_MEASURED_CHARS = 500  # of a text
+
+
+def _lay_out(sheet: Any, rows: list[list[Any]]) -> None:  # noqa: ANN401 - openpyxl's
+    """Make columns as wide as what they hold, and keep the heading in sight."""
+    letter_of = import_module("openpyxl.utils").get_column_letter
+    least, most = _WIDTHS
+    for number, values in enumerate(zip(*rows[:_MEASURED_ROWS], strict=True), 1):
+        filled = max(_width(value) for value in values)
+        heading = _width(values[0]) + 3  # a button of the filter stands on it
+        column = sheet.column_dimensions[letter_of(number)]
+        column.width = min(max(least, filled + 2, heading), most)
+    sheet.freeze_panes = "A2"
+    if rows[0]:
+        sheet.auto_filter.ref = f"A1:{letter_of(len(rows[0]))}{len(rows)}"
+
+
+def _width(value: Any) -> int:  # noqa: ANN401 - whatever a frame holds
+    """Return the width of a value's longest line, in characters."""
+    if isinstance(value, datetime):
+        return len("2026-01-01 00:00:00")
+    text = "" if value is None else str(_cell_value(value))
+    lines = text[:_MEASURED_CHARS].split("\n")
+    return max(len(line) if line.isascii() else width(line) for line in lines)
 
 
 def _to_cell(sheet: Any, cell_of: Any, value: Any) -> Any:  # noqa: ANN401 - openpyxl's

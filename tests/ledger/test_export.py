@@ -152,6 +152,47 @@ def test_a_workbook_has_instants_and_numbers(
     assert (row["est_prompt_tokens"], row["latency_s"], row["run"]) == (8, 0.5, None)
 
 
+def test_a_workbook_can_be_read_as_it_opens(tmp_path: Path) -> None:
+    """Columns are as wide as what they hold, texts wrap, and the heading stays."""
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "model": ["svc-v2-8b-instruct", "=1+1"],
+            "text": ["a long reply " * 50, "ก่\nsecond line"],
+            "started_at": pd.to_datetime(["2026-01-01 10:00"] * 2, utc=True),
+            "a_long_name_of_a_column": [0.5, None],
+        }
+    )
+
+    sheet = _cells(export(frame, tmp_path / "r.xlsx"))
+
+    widths = {
+        cell.value: sheet.column_dimensions[cell.column_letter].width
+        for cell in sheet[1]
+    }
+    assert widths["id"] == 8
+    assert widths["text"] == 60
+    assert 18 < widths["model"] < 24
+    assert 19 <= widths["started_at"] < 24  # narrower, a spreadsheet shows ####
+    assert len("a_long_name_of_a_column") < widths["a_long_name_of_a_column"] < 30
+    assert (sheet.freeze_panes, sheet.auto_filter.ref) == ("A2", "A1:E3")
+    assert all(cell.font.bold for cell in sheet[1])
+    assert sheet["C2"].alignment.wrap_text
+    assert {sheet[place].alignment.vertical for place in ("A2", "B3", "C2", "D2")} == {
+        "top"
+    }
+    assert (sheet["B3"].value, sheet["B3"].data_type) == ("=1+1", "s")
+    assert sheet["B3"].quotePrefix
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame(), pd.DataFrame({"a": []})])
+def test_a_workbook_without_rows_opens(tmp_path: Path, frame: pd.DataFrame) -> None:
+    """No rows, and also no columns, make a sheet."""
+    sheet = _cells(export(frame, tmp_path / "r.xlsx"))
+
+    assert [cell.value for cell in sheet[1] if cell.value] == list(frame.columns)
+
+
 def test_a_number_too_large_for_a_workbook_is_text(tmp_path: Path) -> None:
     """An integer that a spreadsheet would round is written as text."""
     frame = pd.DataFrame({"a": pd.array([2**60], dtype="Int64")})
