@@ -3,11 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from svc_notebook.credentials import ANY_VARIABLE, shell_headers, variable_at
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.markdown import read_json
 from svc_notebook.display.reply_display import Final
 from svc_notebook.display.reply_footer import (
     cut_mark,
@@ -18,6 +20,7 @@ from svc_notebook.display.reply_footer import (
 )
 from svc_notebook.display.tool_runs import Step
 from svc_notebook.endpoints import OPERATION
+from svc_notebook.errors import SvcError
 from svc_notebook.exchange import (
     Charge,
     Exchange,
@@ -72,6 +75,19 @@ class Completion:
         object.__setattr__(self, "_notes", notes)
         object.__setattr__(self, "_last_request", last_request)
 
+    if not TYPE_CHECKING:  # a type checker is to see wrong names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse an attribute, with the way to a key of that name in the JSON."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            # a copy has no fields at first
+            if not name.startswith("_") and name not in Completion.__slots__:
+                with suppress(ValueError):
+                    value = read_json(self.text)
+                    if isinstance(value, dict) and name in value:
+                        message += f". The reply's JSON has it: .json()[{name!r}]"
+            raise AttributeError(message, name=name, obj=self)
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Completion is read-only; {name} cannot be set.")
 
@@ -95,6 +111,22 @@ class Completion:
     def texts(self) -> tuple[str, ...]:
         """The text of every choice, in order."""
         return tuple(choice.text or "" for choice in self.choices)
+
+    def json(self) -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON of the text, or of the only code block in it.
+
+        Raises:
+            SvcError: The text is not JSON.
+        """
+        try:
+            return read_json(self.text)
+        except ValueError as error:
+            reason = f"The reply is {error}."
+        raise SvcError(
+            reason,
+            remedy="Its text is in .text. svc.extract and `%%svc --as TYPE` give a "
+            "value of a type, and ask again if a reply does not fit.",
+        )
 
     @property
     def reasoning(self) -> str:

@@ -4,6 +4,7 @@ The parser loads with the first text, or while the first reply of a kernel is aw
 so that the first request is sent sooner.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,6 +65,33 @@ def fences(markdown: str) -> tuple[Fence, ...]:
         for token in block_tokens(with_line_feeds(markdown))
         if token.type == "fence"
     )
+
+
+def only_block(text: str, languages: set[str]) -> str:
+    """Return the only code block in these languages; otherwise the whole text."""
+    blocks = [fence for fence in fences(text) if fence.language in languages]
+    return blocks[0].code if len(blocks) == 1 else text
+
+
+def read_json(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Read the JSON of a reply, which may be its only code block.
+
+    Raises:
+        ValueError: It is no JSON; the message says why.
+    """
+    try:
+        return json.loads(
+            only_block(text, {"json", ""}), parse_constant=_refuse_constant
+        )
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise ValueError(f"not JSON: {error.msg}, {where}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not readable as JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not allowed")
 
 
 def tables(markdown: str) -> tuple[tuple[tuple[str, ...], ...], ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from svc_notebook.display.markdown import Fence, fences
+from svc_notebook.display.markdown import only_block, read_json
 from svc_notebook.display.reply_display import Final, Mode
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -19,7 +19,7 @@ def lay_out(final: Final, layout: str | None, mode: Mode) -> Final:
     if layout == "json":
         return _as_json(final)
     if layout == "html" and mode is not Mode.PLAIN:
-        texts = tuple(_block(text, {"html"}) for text in final.texts)
+        texts = tuple(only_block(text, {"html"}) for text in final.texts)
         return replace(final, texts=texts, is_page=True)
     return replace(final, is_verbatim=layout == "html")
 
@@ -33,26 +33,11 @@ def _as_json(final: Final) -> Final:
 
 def _json_of(text: str) -> tuple[str, str]:
     """Return indented JSON and ""; or the text unchanged, and why it is not JSON."""
-    source = _block(text, {"json", ""})
     try:
-        json.loads(source, parse_constant=_refuse_constant)
-        return _indented(source), ""
-    except json.JSONDecodeError as error:
-        return text, f"not JSON: {error.msg}, line {error.lineno} column {error.colno}"
-    except (ValueError, RecursionError) as error:
-        return text, f"cannot be read as JSON: {error}"
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not allowed")
-
-
-def _block(text: str, languages: set[str]) -> str:
-    """Return the only code block in these languages; otherwise the whole text."""
-    blocks: list[Fence] = [
-        fence for fence in fences(text) if fence.language in languages
-    ]
-    return blocks[0].code if len(blocks) == 1 else text
+        read_json(text)
+    except ValueError as error:
+        return text, str(error)
+    return _indented(only_block(text, {"json", ""})), ""
 
 
 def _indented(source: str) -> str:

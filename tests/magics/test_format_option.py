@@ -1,6 +1,8 @@
 """The final form of a reply in a cell: text, JSON, code and HTML."""
 
+import copy
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -53,8 +55,8 @@ def test_json_in_a_fence_is_found() -> None:
     [
         ('{"a": ', "not JSON: Expecting value, line 1 column 7"),
         ("", "not JSON: Expecting value, line 1 column 1"),
-        ("NaN", "cannot be read as JSON: NaN is not allowed"),
-        ("[" * 100_000, "cannot be read as JSON"),
+        ("NaN", "not readable as JSON: NaN is not allowed"),
+        ("[" * 100_000, "not readable as JSON"),
         ("```json\n1\n```\n```json\n2\n```", "not JSON: Expecting value, line 1"),
     ],
 )
@@ -64,6 +66,49 @@ def test_what_is_no_json_is_shown_with_the_reason(text: str, why: str) -> None:
 
     assert final.texts == (text,)
     assert why in final.footer
+
+
+JSON = 'Here:\n```json\n{"label": "spam", "sure": 0.5}\n```'
+
+
+def test_a_reply_gives_its_json(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.json()` is what the cell shows; a key taken for an attribute is answered."""
+    replied(shell, emulator, monkeypatch, "-f json -o r", JSON)
+    reply: Any = shell.names["r"]
+
+    assert reply.json() == {"label": "spam", "sure": 0.5}
+    assert pickle.loads(pickle.dumps(reply)).json() == reply.json()  # noqa: S301 - ours
+    assert copy.copy(reply) == reply
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'label'.* JSON.*"
+    ) as caught:
+        _ = reply.label
+    assert str(caught.value).endswith("The reply's JSON has it: .json()['label']")
+    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
+        _ = reply.other
+    assert not hasattr(reply, "_repr_html_")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("Spam.", "Expecting value, line 1"), ("NaN", "NaN is not")]
+)
+def test_a_reply_without_json_says_so(
+    shell: Shell,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    why: str,
+) -> None:
+    """`.json()` says why, and what gives a value that is checked."""
+    replied(shell, emulator, monkeypatch, "-o r", text)
+    reply: Any = shell.names["r"]
+
+    with pytest.raises(svc.SvcError, match=rf"The reply is not .*{why}.*\n.*--as TYPE"):
+        reply.json()
+    with pytest.raises(AttributeError, match=r"no attribute 'label'$"):
+        _ = reply.label
 
 
 def test_html_is_shown_in_a_frame() -> None:
