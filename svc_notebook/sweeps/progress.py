@@ -15,6 +15,7 @@ from typing import Any
 
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.front_end import Bundle, Output, Screen
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.display.terminal_width import fitted, padded, width
 from svc_notebook.service.catalogue import Limit
 
@@ -293,7 +294,7 @@ def _note(
     counts += replies.problems
     others = [f"{queue.n_tokens:,} tokens{now}", *replies.scores]
     if met_limit := queue.limiter and queue.limiter.met_limit:
-        others.append(f"limit found: {_limit_in_words(met_limit)}")
+        others.append(f"the service takes {_limit_in_words(met_limit)}")
     others += [f"{queue.n_before:,} done before"] if queue.n_before else []
     first: list[str] = []
     ends: list[str] = []
@@ -320,11 +321,13 @@ def _wait_in_words(queue: ModelQueue, now_at: datetime) -> list[str]:
 
 
 def _limit_in_words(limit: Limit) -> str:
-    """Return a limit in words, such as "20 a second, 64 at once"."""
+    """Return a limit in words, such as "20 requests a second, 64 at once"."""
     numbers = (limit.per_second, limit.per_minute, limit.in_flight)
     units = ("a second", "a minute", "at once")
-    return ", ".join(
-        f"{most} {unit}"
+    first, *others = (
+        (most, unit)
         for most, unit in zip(numbers, units, strict=True)
         if most is not None
     )
+    start = f"{count_in_words(first[0], 'requests')} {first[1]}"
+    return ", ".join([start, *(f"{most} {unit}" for most, unit in others)])

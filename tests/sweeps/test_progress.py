@@ -240,7 +240,7 @@ def test_says_which_limits_were_found() -> None:
 
     assert before == "0 tokens"
     assert level == "0 tokens"
-    assert _note(queue) == "0 tokens · limit found: 8 a second"
+    assert _note(queue) == "0 tokens · the service takes 8 requests a second"
 
 
 def test_says_tokens_failures_and_the_computed_end() -> None:
