@@ -20,7 +20,7 @@ from svc_notebook.display.number_words import count_in_words
 from svc_notebook.ledger.scores import PREFIX
 
 from .contrast_sentences import CANNOT_TELL, SAME_COST, Drawn, Sentence, shared_remarks
-from .contrast_study import short_names
+from .contrast_study import in_sentence, short_names
 from .flips import N_SHOWN, Flips, chosen_comparison, flips, records
 from .joined_runs import IMPROVED, REGRESSED, RUN
 from .missing import Missing
@@ -193,7 +193,10 @@ def flips_of(contrast: Contrasted, row: Mapping[str, Any], n: int) -> Flips:
         row["factor"],
         _score(contrast, row),
         (row["level"], row["against"]),
-        names=(first, second),
+        names=(
+            in_sentence(row["factor"], first),
+            in_sentence(row["factor"], second),
+        ),
         units=contrast.pair_by,
         missing=contrast.missing,
         n=n,

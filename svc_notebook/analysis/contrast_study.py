@@ -504,9 +504,13 @@ def subtraction(names: Iterable[str]) -> str:
 def level_names(study: Study) -> list[str]:
     """Return the names of the levels in a sentence, such as "temperature=0.5"."""
     names = short_names(study.factor, study.levels)
-    if study.factor in ("model", "run") or study.factor.endswith("_label"):
-        return names
-    return [f"{study.factor}={name}" for name in names]
+    return [in_sentence(study.factor, name) for name in names]
+
+
+def in_sentence(factor: str, name: str) -> str:
+    """Return the name of a level in a sentence, with its factor unless it is clear."""
+    is_clear = factor in ("model", "run") or factor.endswith("_label")
+    return name if is_clear else f"{factor}={name}"
 
 
 def short_names(factor: str, levels: Iterable[Any]) -> list[str]:

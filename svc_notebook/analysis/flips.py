@@ -54,10 +54,12 @@ class Flips:
         df: One row for each row of the study that differs: first those where `level`
             is better, then those where `against` is, each with the largest differences
             first. Its columns: those that tell prompts apart, other factors, the row's
-            own columns; `better` (the value that is better); for `level` its share or
-            mean in `mean`, the number of replies in `n`, and one reply in `text` and
-            `exchange_id`; for the other value `mean_against`, `n_against`,
-            `text_against` and `exchange_id_against`.
+            own columns; the factor with `level`, and with `_against` behind its name
+            the other value, such as `model` and `model_against`; `better` (the value
+            that is better); for `level` its share or mean in `mean`, the number of
+            replies in `n`, and one reply in `text` and `exchange_id`; for the other
+            value `mean_against`, `n_against`, `text_against` and
+            `exchange_id_against`.
         n_pairs: Rows with a score for both values.
         n_level: Rows that only `level` gets right; or where its score is higher.
         n_against: The same for `against`.
@@ -372,8 +374,11 @@ def _frame(
 ) -> pd.DataFrame:
     df, (level, against) = question.df, positions
     is_level = flipped["better"].to_numpy() > 0
+    values = df[question.factor].array
     columns: dict[str, Any] = {
-        "better": df[question.factor].array.take(np.where(is_level, level, against))
+        question.factor: values.take(level),
+        question.factor + _AGAINST: values.take(against),
+        "better": values.take(np.where(is_level, level, against)),
     }
     for side, ending in enumerate(_ENDINGS):
         columns[f"mean{ending}"] = flipped[f"mean{ending}"].astype("Float64").array

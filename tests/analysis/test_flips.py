@@ -60,6 +60,8 @@ def test_rows_are_counted_each_way() -> None:
     )
     assert rows.df["row"].tolist() == [1, 2, 4, 3]
     assert rows.df["better"].tolist() == [LARGE, LARGE, LARGE, SMALL]
+    assert set(rows.df["model"]) == {LARGE}
+    assert set(rows.df["model_against"]) == {SMALL}
     assert rows.df["text"].tolist()[3] == f"{LARGE} 3 0 False"
     assert rows.df["exchange_id_against"].tolist()[3] == f"{SMALL}-3-0"
 
@@ -208,7 +210,12 @@ def test_the_value_that_is_not_sent_is_chosen_as_missing() -> None:
 
     rows = svc.contrast(frame, "temperature", on="right").flips(None)
 
-    assert "Only 0 is right in 2 of 3 rows, only not sent in 0" in rows.says
+    assert rows.says == (
+        "Only temperature=0 is right in 2 of 3 rows, only temperature=not sent in 0; "
+        "both in 0, neither in 1."
+    )
+    assert rows.df["temperature"].isna().all()
+    assert set(rows.df["temperature_against"]) == {0.0}
 
 
 @pytest.mark.slow
@@ -222,7 +229,9 @@ def test_factors_of_several_kinds_can_be_chosen_from() -> None:
     )
     compared = svc.contrast(frame, ["model", "temperature"], on="right")
 
-    assert "Only 0 is right in 4 of 8 pairs" in compared.flips(0.0, 0.7).says
+    assert (
+        "Only temperature=0 is right in 4 of 8 pairs" in compared.flips(0.0, 0.7).says
+    )
     assert compared.flips(factor="temperature").n_pairs == 8
     assert compared.flips(LARGE).df["better"].tolist() == [LARGE] * 4
 
