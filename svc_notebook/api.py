@@ -279,8 +279,9 @@ def replies_df(  # noqa: PLR0913 - each argument is a filter
     """List the replies in the ledger.
 
     Args:
-        columns: `narrow` leaves out columns that are empty, or the same in all rows;
-            or the names of columns; all of them if None.
+        columns: `narrow` leaves out columns that are empty, or the same in all rows,
+            and details such as ids, estimates and waits; or the names of columns; all
+            of them if None.
         scope: `session` for the requests of this kernel, `all` for the whole ledger.
         since: Only exchanges started at or after this instant or day; text is ISO
             8601, or how long ago, such as `30d`.

@@ -698,6 +698,17 @@ REPLIES = (
 """All columns of `replies_df`, in its order. Template columns come before them, scores
 come after the answer."""
 
+_COMPARED = frozenset(
+    {
+        *(column.name for column in (*ASKED, *REPLY, *SENT)),
+        *("n_tool_calls", "reasoning", "error_type", "conversation", "run"),
+        *("started_at", "status", "finish_reason", "is_cut"),
+        *("prompt_tokens", "completion_tokens", "cost", "latency_s"),
+    }
+)
+DETAILS = frozenset({column.name for column in REPLIES} - _COMPARED)
+"""Columns that people seldom compare, such as ids, estimates and waits."""
+
 TEXTS = frozenset(
     {
         *("system", "prompt", "text", "reasoning", "tool_calls"),

@@ -20,6 +20,7 @@ from .exchange_rows import Filters, Wanted
 from .ledger import Ledger
 from .prices import Prices
 from .reply_columns import (
+    DETAILS,
     REPLIES,
     TEXTS,
     Batch,
@@ -231,13 +232,24 @@ def select_columns(
 ) -> pd.DataFrame:
     """Return a frame with the named columns, or with those that differ; all if None.
 
-    `narrow` leaves out columns that are empty. If there are several rows, it also
+    `narrow` leaves out columns that are empty, and ids, waits and other `DETAILS`.
+    Estimated tokens stay if none was reported. If there are several rows, it also
     leaves out columns with one value, but never the text, answers and scores.
     """
     if columns is None:
         return _with_reply_in_front(frame)
     if isinstance(columns, str) and columns == "narrow":
-        names = [name for name in frame.columns if _is_informative(frame[name])]
+        reported = ("prompt_tokens", "completion_tokens")
+        hidden = DETAILS - {
+            f"est_{name}"
+            for name in reported
+            if name in frame.columns and frame[name].isna().all()
+        }
+        names = [
+            name
+            for name in frame.columns
+            if name not in hidden and _is_informative(frame[name])
+        ]
         return _with_reply_in_front(frame[names])
     for name in (names := as_names(columns)):
         if name not in frame.columns:

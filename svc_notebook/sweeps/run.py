@@ -404,8 +404,9 @@ class Run:
         """List the replies, and the requests without one; also while the run goes on.
 
         Args:
-            columns: `narrow` leaves out columns that are empty or the same in all rows;
-                or the names of columns; all columns if None.
+            columns: `narrow` leaves out columns that are empty or the same in all rows,
+                and details such as ids, estimates and waits; or the names of columns;
+                all columns if None.
 
         Returns:
             One row for each choice, in the order of the plan, with the columns of

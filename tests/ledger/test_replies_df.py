@@ -305,9 +305,42 @@ def test_a_narrow_frame_has_what_differs(make: MakeExchange) -> None:
 
     narrow = select_columns(frame, "narrow")
 
-    kept = {"word", "user", "text", "answer_error", "score_right", "exchange_id"}
+    kept = {"word", "user", "text", "answer_error", "score_right", "started_at"}
     assert kept <= set(narrow)
     assert not {"model", "temperature", "status", "answer", "run"} & set(narrow)
+
+
+def test_a_narrow_frame_fits_a_page(make: MakeExchange) -> None:
+    """It has what people compare: no ids, no estimates beside reports, no waits."""
+    rows = [
+        make(
+            at,
+            request=build_request(f"Say {at}", model="ab"[at]),
+            body=CompletionBody(
+                choices=(Choice(text=f"t {at}", finish_reason=("stop", "length")[at]),),
+                usage=Usage(
+                    prompt_tokens=5 + at, completion_tokens=9 + at, total_tokens=14
+                ),
+            ),
+            origin=Origin(run=f"run {at}", conversation=f"talk {at}"),
+            latency_s=0.5 + at,
+            queue_s=0.1 + at,
+        )
+        for at in range(2)
+    ]
+    frame = replies_frame(rows).assign(
+        cost=[0.1, 0.2], est_prompt_tokens=[5, 7], est_completion_tokens=[9, 8]
+    )
+
+    assert list(select_columns(frame, "narrow")) == [
+        *("model", "text", "prompt", "conversation", "run", "started_at"),
+        *("finish_reason", "is_cut", "prompt_tokens", "completion_tokens"),
+        *("cost", "latency_s"),
+    ]
+    frame["prompt_tokens"] = to_array([None, None], "Int64")
+    unreported = select_columns(frame, "narrow")
+    assert "est_prompt_tokens" in unreported
+    assert "est_completion_tokens" not in unreported
 
 
 @pytest.mark.parametrize("n_own", [0, 3, 4, 12])
