@@ -184,6 +184,7 @@ def _delete(connection: sqlite3.Connection, selection: Selection) -> int:
         for table, name in (
             ("runs", "run"),
             ("manifests", "run"),
+            ("looks", "run"),
             ("turn_marks", "conversation"),
         ):
             connection.execute(

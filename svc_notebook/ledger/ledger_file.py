@@ -140,6 +140,16 @@ CHANGES: tuple[str, ...] = (
     ALTER TABLE tool_runs RENAME COLUMN arguments TO asked_arguments;
     ALTER TABLE tool_runs RENAME COLUMN sent_arguments TO arguments
     """,
+    """
+    -- With how many of its replies a run was compared. n_rows are those of its plan if
+    -- it was complete then, or else 0.
+    CREATE TABLE looks (
+        run TEXT NOT NULL,
+        n_replies INTEGER NOT NULL,
+        n_rows INTEGER NOT NULL,
+        PRIMARY KEY (run, n_replies, n_rows)
+    ) WITHOUT ROWID
+    """,
 )
 """Scripts of SQL that bring a ledger from one version to the next, in order.
 

@@ -49,7 +49,7 @@ from svc_notebook.ledger.scores import PREFIX
 from svc_notebook.service.params import check_int, check_positive
 
 from .execution import Execution, Executor, SendOptions
-from .plan import DecisionPlan, Plan, manifest_of, stored_facts
+from .plan import DecisionPlan, Plan, looks_at, manifest_of
 from .progress import Bars, ModelProgress
 from .resume import settled_of
 from .run_outcome import RunResult
@@ -274,8 +274,9 @@ class Decider:
 
     def _last_look(self) -> int | None:
         """Return with how many replies values were compared before all had come."""
-        facts = stored_facts(self._result.ledger, self._result.plan.run_id)
-        return facts.last_before(self._result.status().count("ok"))
+        n_replies = self._result.status().count("ok")
+        looks = looks_at(self._result.ledger, self._result.plan)
+        return max((n for n in looks if n < n_replies), default=None)
 
     def _check_prices(self) -> None:
         """Refuse a limit of the cost if a price is unknown."""

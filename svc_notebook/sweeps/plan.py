@@ -29,6 +29,7 @@ from svc_notebook.errors import ParameterError
 from svc_notebook.exchange import Origin, OriginKind, new_run_id
 from svc_notebook.ledger.exchange_rows import KeptPlan, to_json
 from svc_notebook.ledger.ledger import Ledger
+from svc_notebook.ledger.looks import read_looks
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import (
     LATER,
@@ -764,6 +765,7 @@ class Manifest(msgspec.Struct, kw_only=True):
         is_reusing: Whether the ledger may answer.
         decision: What `Run.decide` fixed, if it was called.
         looks: With how many replies values were compared before the run was complete.
+            Earlier versions stored it here; now the ledger has a table of looks.
     """
 
     run: str
@@ -840,10 +842,6 @@ class StudyFacts(msgspec.Struct, frozen=True):
     decision: DecisionPlan | None = None
     looks: tuple[int, ...] = ()
 
-    def last_before(self, n_replies: int) -> int | None:
-        """Return the most replies, below a number, with which values were compared."""
-        return max((n for n in self.looks if n < n_replies), default=None)
-
 
 def stored_facts(ledger: Ledger | None, run_id: str) -> StudyFacts:
     """Return what the ledger has of a run's decision and looks."""
@@ -852,21 +850,24 @@ def stored_facts(ledger: Ledger | None, run_id: str) -> StudyFacts:
     return StudyFacts()
 
 
-def keep_look(ledger: Ledger, run_id: str, n_replies: int) -> None:
-    """Store in the ledger that a run was compared with so many of its replies.
+def looks_at(ledger: Ledger | None, plan: Plan) -> tuple[int, ...]:
+    """Return with how many replies values were compared before the run was whole.
 
-    Only the looks of the stored plan change, because the plan at hand may be older.
+    A look at a complete run counts when the run has got more rows.
     """
-    for stored in ledger.plans(run_id)[-1:]:
-        text = decompress(stored.manifest)
-        looks = {*msgspec.json.decode(text, type=StudyFacts).looks, n_replies}
-        values = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        values["looks"] = msgspec.Raw(to_json(sorted(looks)))
-        whole = to_json(values)
-        digest = blake2b(whole, digest_size=8).hexdigest()
-        if digest != stored.digest:
-            manifest = compress(whole, level=1)
-            ledger.add_plan(stored._replace(digest=digest, manifest=manifest))
+    if ledger is None:
+        return ()
+    n_rows = n_rows_of(plan)
+    looks = read_looks(ledger, plan.run_id)
+    in_plan = stored_facts(ledger, plan.run_id).looks  # of an earlier version
+    return tuple(
+        sorted({*in_plan, *(look.n_replies for look in looks if look.n_rows < n_rows)})
+    )
+
+
+def n_rows_of(plan: Plan) -> int:
+    """Return how many rows a plan has; a prompt without rows counts as one."""
+    return 1 if plan.grid.rows is None else len(plan.grid.rows)
 
 
 def stored_manifest(stored: KeptPlan) -> Manifest:

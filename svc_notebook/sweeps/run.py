@@ -30,6 +30,7 @@ from svc_notebook.display.front_end import (
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import Interrupted, LedgerError, ParameterError, write_line
 from svc_notebook.exchange import Exchange, OriginKind
+from svc_notebook.ledger.looks import Look, keep_look
 from svc_notebook.ledger.prices import Prices
 from svc_notebook.ledger.reply_columns import ReplyRow, as_names
 from svc_notebook.service.params import check_flag, check_int, shorten
@@ -38,7 +39,7 @@ from svc_notebook.session import Session, current
 from .estimate import PlanEstimate, most_of_rest
 from .execution import Execution, Executor, SendOptions, ShowPiece, Tick
 from .grid import Grid, Trial
-from .plan import Plan, keep_look, make_plan, stored_facts
+from .plan import Plan, looks_at, make_plan, n_rows_of
 from .plan_description import Line, RunDescription, headline, plan_lines
 from .rating import Rating, begin_rating
 from .resume import RunStatus, next_steps, settled_of
@@ -1625,16 +1626,17 @@ class Run:
     def _with_looks(self, compared: "Contrast") -> "Contrast":
         """Add a note to intervals for one look if this is not the first look.
 
-        A look is a comparison of a run that is not complete. It counts from now on, if
-        it has an interval: "too early to say" tells nothing that one could stop for.
+        A look is a comparison after which the run goes on, or grows by more rows. It
+        counts from now on, if it has an interval: "too early to say" tells nothing that
+        one could stop for.
         """
         from svc_notebook.ledger.scores import PREFIX  # noqa: PLC0415 - pandas
 
         n_replies = self._result.status().count("ok")
-        facts = stored_facts(self._result.ledger, self.run_id)
-        earlier = facts.last_before(n_replies)
+        looks = looks_at(self._result.ledger, self.plan)
+        earlier = max((n for n in looks if n < n_replies), default=None)
         decision = self._result.decision
-        if self.n_todo and compared.df["low"].notna().any():
+        if compared.df["low"].notna().any():
             self._keep_look(n_replies)
         if compared.looks == "any":
             return compared
@@ -1660,7 +1662,8 @@ class Run:
         if (ledger := self._result.ledger) is not None:
             with suppress(LedgerError):  # the ledger may be read-only
                 ledger.check()
-                keep_look(ledger, self.run_id, n_replies)
+                n_rows = 0 if self.n_todo else n_rows_of(self.plan)
+                keep_look(ledger, Look(self.run_id, n_replies, n_rows))
 
     def _show_scores(self) -> None:
         """Show the scores of the plan, above what the cell outputs next."""

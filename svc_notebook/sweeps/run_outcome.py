@@ -54,7 +54,14 @@ from svc_notebook.session import Session
 
 from .estimate import PlanEstimate, estimate_by_replies, estimate_of
 from .grid import EXTRA, LABELS, TOOLS, Grid, Trial, prompt_tokens_of
-from .plan import DecisionPlan, Plan, manifest_of, never_right, stored_facts
+from .plan import (
+    DecisionPlan,
+    Plan,
+    looks_at,
+    manifest_of,
+    never_right,
+    stored_facts,
+)
 from .plan_description import Line, headline, reasons_of
 from .resume import (
     RunStatus,
@@ -575,7 +582,7 @@ class RunResult:
         exchanges, first = list(self.exchanges(texts=False)), status.first
         values = {
             **asdict(manifest_of(plan)),
-            "looks": stored_facts(self.ledger, plan.run_id).looks,
+            "looks": looks_at(self.ledger, plan),
             "counts": dict(status.counts(len(grid))),
             "endpoint": first.endpoint if first else None,
             "is_emulated": first.is_emulated if first else None,

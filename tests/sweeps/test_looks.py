@@ -1,8 +1,11 @@
 """A run is compared while it goes on, and with an earlier one."""
 
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
+from zlib import compress, decompress
 
 import pandas as pd
 import pytest
@@ -21,13 +24,19 @@ ROWS = pd.DataFrame({"text": [f"text {n}" for n in range(30)]})
 LOOKED_AT = "This run was looked at with 20 of its 60 replies"
 
 
-def swept(session: Session, name: str | None = None) -> svc.Run:
+def swept(
+    session: Session,
+    name: str | None = None,
+    *,
+    n_rows: int = 30,
+    model: Sequence[str] = (SMALL, LARGE),
+) -> svc.Run:
     """Return a run that scores how even the length of a reply is."""
     return plan_run(
         session,
         "{{text}}",
-        rows=ROWS,
-        model=[SMALL, LARGE],
+        rows=ROWS.head(n_rows),
+        model=list(model),
         scores={"even": lambda reply: len(reply.text) % 2 == 0},
         name=name,
     )
@@ -73,6 +82,51 @@ def test_the_ledger_keeps_looks(
     assert tuple(again.manifest["looks"]) == (20,)
     other = plan_run(session, manifest=again.manifest, name="other")
     assert tuple(other.manifest["looks"]) == ()
+
+
+def test_a_look_at_a_complete_run_counts_when_it_grows(session: Session) -> None:
+    """More rows are a second look; another model is not. The plan is stored once."""
+    run = swept(session, "grows", n_rows=10).run()
+    assert run.contrast("model", "even").notes == []
+    assert session.ledger.plans(run.run_id)[-1].digest
+    assert tuple(run.manifest["looks"]) == ()
+    models = [SMALL, LARGE, "svc-v2-8b-instruct"]
+    more = swept(session, "grows", n_rows=10, model=models).run()
+    notes = more.contrast("model", "even").notes
+    assert not [note for note in notes if "looked at" in note]
+
+    grown = swept(session, "grows", model=models).run()
+
+    [note] = [
+        note
+        for note in grown.contrast("model", "even").notes
+        if note.startswith("This run was looked at")
+    ]
+    assert "with 30 of its 90 replies" in note
+    assert tuple(grown.manifest["looks"]) == (20, 30)
+
+
+def test_a_look_changes_no_plan(session: Session) -> None:
+    """It is kept apart from the plan, which may be large."""
+    run = swept(session, "looks").run(first=20)
+    before = session.ledger.plans(run.run_id)
+
+    run.contrast("model", "even")
+
+    assert session.ledger.plans(run.run_id) == before
+
+
+def test_looks_in_plans_of_earlier_versions_are_read(session: Session) -> None:
+    """They stood in the plan."""
+    run = swept(session, "looks").run(first=20)
+    [stored] = session.ledger.plans(run.run_id)
+    values = json.loads(decompress(stored.manifest)) | {"looks": [20]}
+    manifest = compress(json.dumps(values).encode())
+    session.ledger.add_plan(stored._replace(manifest=manifest, digest="earlier"))
+
+    run.run()
+
+    assert LOOKED_AT in run.contrast("model", "even").notes[0]
 
 
 def test_a_report_says_one_thing_about_looks(session: Session, tmp_path: Path) -> None:
