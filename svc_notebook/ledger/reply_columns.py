@@ -473,7 +473,10 @@ _DTYPES: dict[str, Dtype] = {
 _FIRST = "temperature"  # the parameter that is varied most
 _INSTANT: Dtype = "datetime64[us, UTC]"
 _REPORTED = "as the service reported it; missing if it did not"
-_ESTIMATED = "estimated in every row, also where tokens were reported"
+_ESTIMATED = (
+    "estimated in every row, also where tokens were reported; rounded here, while "
+    "usage_df rounds sums"
+)
 
 
 def _no_answers(batch: Batch) -> list[None]:
