@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from svc_notebook import Toolbox
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError, SvcError
 from svc_notebook.service.params import did_you_mean, shorten
 from svc_notebook.tokens import estimate_prompt_tokens
@@ -109,7 +110,9 @@ def tools_df(
     `offered` are the variables that every cell offers; `consent` knows the calls that
     are always allowed.
     """
-    rows = (
+    from .summary_table import listing  # noqa: PLC0415 - pandas
+
+    rows = [
         (
             variable,
             tool.name,
@@ -121,8 +124,26 @@ def tools_df(
         )
         for variable, toolbox in known_tools(variables).items()
         for tool in toolbox
+    ]
+    sentence = (
+        f"{count_in_words(len(rows), 'tools')}. `--tools VARIABLE` offers one to the "
+        "model."
+        if rows
+        else "No variable holds a tool. `@svc.tool` above a function makes one of it; "
+        "`--tools NAME` takes plain functions, too."
     )
-    return indexed_frame(TOOL_LIST, rows)
+    heads = ("variable", "tool", "what it does", "", "tokens")
+    return listing(
+        indexed_frame(TOOL_LIST, rows), sentence, heads, [*map(_cells, rows)]
+    )
+
+
+def _cells(row: tuple[str, str, str, str, bool, bool, int]) -> tuple[str, ...]:
+    """Return what the list shows of a tool."""
+    variable, name, parameters, description, asks_first, in_every_cell, n_tokens = row
+    remarks = ["asks first"] * asks_first + ["in every cell"] * in_every_cell
+    what = shorten(description, NOTE_CHARS)
+    return variable, f"{name}({parameters})", what, ", ".join(remarks), f"~{n_tokens}"
 
 
 TOOL_LIST = (

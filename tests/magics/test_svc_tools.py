@@ -171,6 +171,20 @@ def test_the_notebooks_tools_are_listed(tools: Shell) -> None:
     assert (frame["est_tokens"] > 20).all()
 
 
+def test_the_list_of_tools_is_narrow(tools: Shell) -> None:
+    """A sentence, and of each tool what it does; the frame has the rest."""
+    tools.run("%svc tools add weather")
+
+    shown = tools.run("%svc tools").shown
+    none = tools.run("%reset -f\n%load_ext svc_notebook\n%svc tools").shown
+
+    assert "5 tools. `--tools VARIABLE` offers one to the model." in shown
+    assert "in every cell" in shown
+    assert "asks first" in shown
+    assert "asks_first" not in shown
+    assert "No variable holds a tool" in none
+
+
 def test_a_tools_definition_is_shown_as_it_is_sent(
     tools: Shell, emulator: Emulator
 ) -> None:
