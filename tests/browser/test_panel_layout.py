@@ -88,8 +88,8 @@ def test_the_badge_of_a_stale_turn_says_why(page: Page) -> None:
     panel = PanelPage(page, view([turn(1), turn(2, is_stale=True, badges=["cut"])]))
 
     title = (
-        "The turns above have changed since this was answered; Ask again answers it "
-        "with them"
+        "The turns above have changed since this was answered. Ask again sends them "
+        "as they are now"
     )
     expect(panel.root.get_by_text("stale", exact=True)).to_have_attribute(
         "title", title

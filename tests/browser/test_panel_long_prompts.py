@@ -62,6 +62,22 @@ def test_a_prompt_opens_and_closes_by_keys(page: Page) -> None:
     assert text.evaluate(HEIGHT) < 200
 
 
+@pytest.mark.parametrize("key", ["", "Enter"])
+def test_what_is_unfolded_at_the_end_stays_in_sight(page: Page, key: str) -> None:
+    """Long reasoning, and any other part that unfolds, does not move its line away."""
+    html = f"<pre>{'A thought.<br>' * 90}</pre>"
+    reasoning = {"name": "reasoning", "line": "reasoning: 900 characters"}
+    folded = reasoning | {"unanswered": "", "html": html, "is_error": False}
+    panel = PanelPage(page, view([turn(1), turn(2), turn(3, tool_runs=[folded])]))
+    line = panel.turns.last.get_by_text("reasoning: 900 characters")
+    before = line.bounding_box()
+
+    line.press(key) if key else line.click()
+
+    expect(panel.button("Jump to the latest")).to_be_visible()
+    assert line.bounding_box() == before
+
+
 def test_edit_opens_all_of_a_long_prompt(page: Page) -> None:
     """Folded or not; while it is edited, only the editor is there."""
     panel, text = shown(page, TABLE)

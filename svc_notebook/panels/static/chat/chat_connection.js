@@ -125,7 +125,7 @@ class ChatConnection extends KernelConnection {
     if (newer && newer !== old.newer) this.say(newer);
     if (ask && ask.id !== old.ask?.id) this.say(ask.problem || `${ask.name} asks for your approval.`);
     const { pending } = this.drafts;
-    if (pending && (live?.asker || under?.asker)) pending.nTurns = turns.length;
+    if (pending && (live ?? under)?.asker) pending.nTurns = turns.length;
     else if (pending && (state !== "idle" || turns.length > pending.nTurns)) this.drafts.pending = null;
   }
 }

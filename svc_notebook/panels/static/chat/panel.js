@@ -44,7 +44,7 @@ class Panel {
     this.root.append(this.menu.element, this.side.line);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener(UNDO_EVENT, (event) => this.step(event));
-    this.root.addEventListener("toggle", showOpened, { capture: true }); // it does not bubble
+    this.root.addEventListener("toggle", (event) => this.showOpened(event), true); // it does not bubble
     host.append(this.root);
     this.sizes = new ResizeObserver(() => this.settle());
     for (const part of [this.log, this.content, this.composer.element]) this.sizes.observe(part);
@@ -91,6 +91,8 @@ class Panel {
     const does = {
       scroll: () => this.scrolled(this.isUserScrolling()),
       pointerdown: () => (this.isDragging = true),
+      // what opens stays in sight
+      click: ({ target }) => target.closest("summary") && (this.isAtEnd = false),
     };
     this.log = make("div", { class: "svc-log", ...is, ...does });
     this.suggestions = new Suggestions(this);
@@ -397,16 +399,16 @@ class Panel {
     if (isUsed && (live || drafts.pending)) showWhole(this.composer.element);
   }
 
+  /** Show what the user opens; in the transcript, its beginning is in sight and stays there. */
+  showOpened({ target }) {
+    if (target.open && target.querySelector(":scope > summary:focus:not(.svc-log *)")) showWhole(target);
+  }
+
   /** Typeset finished blocks, once they are on the page. */
   typeset(blocks) {
     this.untypeset.push(...blocks);
     if (this.log.isConnected) typeset(this.untypeset.splice(0), this.connection.model);
   }
-}
-
-/** Scroll what the user has opened into sight; a control that the focus went to is there. */
-function showOpened({ target }) {
-  if (target.open && target.querySelector(":scope > summary:focus")) showWhole(target);
 }
 
 /** Return the parts of a message, with code between backticks as elements. */

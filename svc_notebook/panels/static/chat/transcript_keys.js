@@ -50,7 +50,7 @@ class TranscriptKeys {
     } else if (next) {
       event.preventDefault();
       next.focus({ preventScroll: true });
-      next.scrollIntoView({ block: "nearest", inline: "nearest" });
+      showWhole(next);
     }
   }
 

@@ -1,6 +1,6 @@
 /* One turn: a prompt, its tool calls and replies, and what can be done with them. */
 
-const STALE = "The turns above have changed since this was answered; Ask again answers it with them";
+const STALE = "The turns above have changed since this was answered. Ask again sends them as they are now";
 const CELL_OR_ERROR = /^(?:Err|(?:In|Out)\[.*)$/; // stay as they were sent
 
 class Turn {
@@ -12,9 +12,8 @@ class Turn {
     this.you = make("div", { class: "svc-who" }, "You");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
     this.wholeLine = make("summary");
-    const toggle = () => this.whole.open || this.whole.scrollIntoView({ block: "nearest" });
-    const click = () => (panel.isAtEnd = false); // what opens stays in sight
-    this.whole = make("details", { class: "svc-whole", toggle, click }, this.wholeLine);
+    const toggle = () => this.whole.open || showWhole(this.whole);
+    this.whole = make("details", { class: "svc-whole", toggle }, this.wholeLine);
     this.asked = make("div", { class: "svc-asked" }, make("div", {}, this.prompt));
     this.attached = make("div", { class: "svc-given" });
     this.who = make("div", { class: "svc-who" });
