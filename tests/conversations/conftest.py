@@ -1,6 +1,8 @@
 """What tests of conversations share: an emulator, and a ledger."""
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,35 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
-from svc_notebook.session import isolated
+from svc_notebook.session import current, isolated
+
+
+@contextmanager
+def kernel(name: str = "plan") -> Iterator[svc.Conversation]:
+    """Begin a kernel, and use a conversation in it; the ledger has all of it then."""
+    with isolated(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield svc.conversation(name)
+        current().ledger.flush()
+
+
+@contextmanager
+def answered(*script: dict[str, Any]) -> Iterator[None]:
+    """Let an emulator of its own answer."""
+    with (
+        Emulator(
+            script=script, tokens_per_s=None, first_token_s=0, limits=False
+        ) as running,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("SVC_BASE_URL", running.base_url)
+        environment.setenv("SVC_API_KEY", running.api_key)
+        yield
+
+
+def prompts(plan: svc.Conversation) -> list[str | None]:
+    """Return the prompts of a conversation."""
+    return [turn.prompt.content for turn in plan.turns]
 
 
 @pytest.fixture

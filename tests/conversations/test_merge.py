@@ -1,8 +1,6 @@
 """Turns of two kernels are merged: none comes twice, and none is lost."""
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -11,19 +9,10 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.conversations.history import Turn
-from svc_notebook.emulator.emulator import Emulator
-from svc_notebook.session import current, isolated
+from svc_notebook.session import current
+from tests.conversations.conftest import answered, kernel, prompts
 
 pytestmark = pytest.mark.usefixtures("emulator")
-
-
-@contextmanager
-def kernel(name: str = "plan") -> Iterator[svc.Conversation]:
-    """Begin a kernel, and use a conversation in it."""
-    with isolated(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield svc.conversation(name)
-        current().ledger.flush()
 
 
 def asked(*prompts: str) -> None:
@@ -58,11 +47,6 @@ def add_all(plan: svc.Conversation) -> list[object]:
     for saved in plan.saved():
         plan.add(saved)
     return seen(plan)
-
-
-def prompts(plan: svc.Conversation) -> list[str | None]:
-    """Return the prompts of a conversation."""
-    return [turn.prompt.content for turn in plan.turns]
 
 
 def test_the_same_prompt_at_the_same_place_is_one_turn() -> None:
@@ -335,13 +319,7 @@ def test_adding_twice_is_adding_once_and_nothing_is_lost(
 ) -> None:
     """Also in the next kernel, which shows the same."""
     name = uuid4().hex
-    with (
-        # each example has its own limit of requests a minute
-        Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator,
-        pytest.MonkeyPatch.context() as environment,
-    ):
-        environment.setenv("SVC_BASE_URL", emulator.base_url)
-        environment.setenv("SVC_API_KEY", emulator.api_key)
+    with answered():
         with kernel(name) as plan:
             for step in first:
                 act(plan, *step)
@@ -433,17 +411,7 @@ def test_the_next_kernel_shows_what_was_seen_last(
     """Order, answers, what is sent of them, and marks; no answer comes twice."""
     name = uuid4().hex
     cut = {"when": {"contains": "Question 3"}, "text": "o", "finish_reason": "length"}
-    with (
-        Emulator(
-            script=[cut | {"times": None}],
-            tokens_per_s=None,
-            first_token_s=0,
-            limits=False,
-        ) as emulator,
-        pytest.MonkeyPatch.context() as environment,
-    ):
-        environment.setenv("SVC_BASE_URL", emulator.base_url)
-        environment.setenv("SVC_API_KEY", emulator.api_key)
+    with answered(cut | {"times": None}):
         for goes_on, steps in kernels:
             with kernel(name) as plan:
                 if goes_on:

@@ -1,8 +1,6 @@
 """Turns come back from the ledger, whichever kernel asked them."""
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -12,9 +10,7 @@ from hypothesis import strategies as st
 
 import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
-from svc_notebook.session import isolated
-
-pytestmark = pytest.mark.slow
+from tests.conversations.conftest import kernel, prompts
 
 pytestmark = pytest.mark.usefixtures("emulator")
 
@@ -24,14 +20,6 @@ def script() -> list[dict[str, Any]]:
     """What the emulator answers."""
     fail = {"when": {"contains": "Fail"}, "error": {"message": "no"}, "status": 400}
     return [fail]
-
-
-@contextmanager
-def kernel(name: str = "plan") -> Iterator[svc.Conversation]:
-    """Begin a kernel, and use a conversation in it."""
-    with isolated(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield svc.conversation(name)
 
 
 def weather(city: str) -> str:
@@ -65,11 +53,6 @@ def act(plan: svc.Conversation, kind: str, place: int, number: int) -> None:
         "undo": plan.undo,
     }
     acts[kind]()
-
-
-def prompts(plan: svc.Conversation) -> list[str | None]:
-    """Return the prompts of a conversation."""
-    return [turn.prompt.content for turn in plan.turns]
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """One conversation that several kernels ask at the same time, over one ledger."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -11,23 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import svc_notebook as svc
-from svc_notebook.emulator.emulator import Emulator
-from svc_notebook.session import current, isolated
+from tests.conversations.conftest import answered, kernel, prompts
 
 pytestmark = pytest.mark.usefixtures("emulator")
-
-
-@contextmanager
-def kernel(name: str = "plan") -> Iterator[svc.Conversation]:
-    """Begin a kernel, and use a conversation in it."""
-    with isolated(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield svc.conversation(name)
-
-
-def prompts(plan: svc.Conversation) -> list[str | None]:
-    """Return the prompts of a conversation."""
-    return [turn.prompt.content for turn in plan.turns]
 
 
 def stale(plan: svc.Conversation) -> list[str | None]:
@@ -134,21 +118,13 @@ def test_stale_is_the_same_after_another_restart(
     What the third one asked with all turns is not stale.
     """
     name = uuid4().hex
-    with (
-        # each example has its own limit of requests a minute
-        Emulator(tokens_per_s=None, first_token_s=0, limits=False) as emulator,
-        pytest.MonkeyPatch.context() as environment,
-    ):
-        environment.setenv("SVC_BASE_URL", emulator.base_url)
-        environment.setenv("SVC_API_KEY", emulator.api_key)
+    with answered():
         with kernel(name) as a:
             a.ask("First")
             with kernel(name) as b:
                 b.restore()
                 for which, kind, place in steps:
                     act((a, b)[which], kind, place)
-                current().ledger.flush()
-            current().ledger.flush()
         with kernel(name) as c:
             before = stale(c.restore()) if c.saved() else []
             c.ask("Last")
@@ -223,7 +199,6 @@ def test_what_another_kernel_deleted_or_failed_to_ask_is_not_said() -> None:
             b.delete(2)
             with pytest.raises(svc.SvcError):
                 b.ask("b2", model="svc-nope")
-            current().ledger.flush()
         assert warned(a, "a2") == []
 
 
