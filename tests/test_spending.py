@@ -158,7 +158,10 @@ def test_names_no_smaller_reply_if_the_prompt_is_too_long() -> None:
 def test_no_run_passes_the_limit(limit: int) -> None:
     """Requests wait for the replies in flight, and the message has the final sum."""
     run = svc.sweep(
-        "Count to {{text}}.", rows=list(map(str, range(200))), max_tokens=30
+        "Count to {{text}}.",
+        rows=list(map(str, range(200))),
+        model="svc-instruct",  # no limit is shown for it, so nothing waits
+        max_tokens=30,
     )
     svc.use(max_tokens_total=limit)
 
@@ -187,7 +190,7 @@ def test_the_message_has_the_cost_of_the_replies(prices: Path) -> None:
 
 def test_a_limit_keeps_models_together() -> None:
     """A run that is ended by the limit has the replies of both models for a row."""
-    models = ["svc-v2-8b-instruct", "svc-v2-70b-instruct"]
+    models = ["svc-instruct", "svc-v2.1-12b-instruct"]  # nothing waits
     run = svc.sweep(
         ["Count to {{text}}.", "Spell {{text}}."],
         rows=list(map(str, range(60))),
@@ -215,7 +218,7 @@ def _lines(run: svc.Run, start: str) -> list[str]:
 def test_a_plan_says_that_the_limit_may_not_suffice() -> None:
     """Before and after a stop, a run names what is left and what it may take."""
     rows = [f"number {n}" for n in range(20)]
-    run = svc.sweep("Say {{text}}.", rows=rows, max_tokens=30)
+    run = svc.sweep("Say {{text}}.", rows=rows, model="svc-instruct", max_tokens=30)
     assert _lines(run, "limit") == []
     svc.use(max_tokens_total=500)
     most = run.size.prompt.high + 600

@@ -58,6 +58,7 @@ def emulator(
         monkeypatch.setenv("SVC_BASE_URL", running.base_url)
         monkeypatch.setenv("SVC_API_KEY", running.api_key)
         monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+        monkeypatch.setenv("SVC_MODEL", "svc-v2.1-12b-instruct")  # no limit: no waiting
         yield running
 
 

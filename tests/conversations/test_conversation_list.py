@@ -61,9 +61,9 @@ def test_the_newest_comes_first_with_its_turns_models_and_prompt() -> None:
 
     rows = frame.drop(columns="asked_at").itertuples(index=False, name=None)
     assert list(rows) == [
-        ("เที่ยว", 1, "svc-v2-8b-instruct", "ไปภูเก็ตวันไหนดี"),
-        ("sea", 2, "svc-v2-8b-instruct, svc-v2-70b-instruct", "Is it salt?"),
-        ("weather", 1, "svc-v2-8b-instruct", "Will it rain?"),
+        ("เที่ยว", 1, "svc-v2.1-12b-instruct", "ไปภูเก็ตวันไหนดี"),
+        ("sea", 2, "svc-v2.1-12b-instruct, svc-v2-70b-instruct", "Is it salt?"),
+        ("weather", 1, "svc-v2.1-12b-instruct", "Will it rain?"),
     ]
     assert frame["asked_at"].is_monotonic_decreasing
 

@@ -382,6 +382,7 @@ def test_a_login_takes_an_address_and_never_a_key(shell: Shell) -> None:
     assert "`%svc ask login page`" in " ".join(no_address.shown.split())
 
 
+@pytest.mark.slow
 def test_the_emulator_names_a_question_and_a_line_that_work(shell: Shell) -> None:
     """As typed: the question has an answer, the line changes what is answered."""
     shell.run("import svc_notebook as svc")
@@ -396,6 +397,7 @@ def test_the_emulator_names_a_question_and_a_line_that_work(shell: Shell) -> Non
     assert "made up" in shell.run("%%svc\nWhy?").shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["%svc use emulator", "svc.use(endpoint='emulator')"])
 def test_the_emulator_by_name_has_its_answers(shell: Shell, line: str) -> None:
     """An emulator that was made otherwise ends; using it again brings it back."""

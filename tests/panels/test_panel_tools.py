@@ -118,7 +118,7 @@ def test_a_stopped_round_counts_those_before_it(
     """The line has the charge of all requests, also if the last one was stopped."""
     page = open_page(tools=[weather])
     page.say("send", text="Talk about Oslo")
-    page.wait(lambda: any("word3 " in str(each) for each in page.all("delta")))
+    page.wait(lambda: any("word3 " in tail for tail in page.tails()))
 
     turn = page.do("stop")["turns"][0]
 

@@ -301,7 +301,7 @@ def test_answers_that_cannot_be_read_are_reported(
     One of 24 is as clear as all of them.
     """
     rows = [{"mail": f"win {number}"} for number in range(23)] + [{"mail": "hi"}]
-    run = _swept(session, Literal["spam", "eggs"], rows=rows)
+    run = _swept(session, Literal["spam", "eggs"], rows=rows, model="svc-instruct")
 
     ended, text = _warned(run, capsys)
 

@@ -28,11 +28,9 @@ from svc_notebook.svc_use import use_emulator
 from svc_notebook.sweeps.run import plan_run
 from svc_notebook.sweeps.run_lock import held_here, lock_run
 from svc_notebook.sweeps.stored_runs import stored_run
+from tests.sweeps.conftest import LARGE, SMALL
 
 OpenSession = Callable[[Emulator], Session]
-
-SMALL = "svc-v2-8b-instruct"
-LARGE = "svc-v2-70b-instruct"
 
 
 @pytest.mark.slow
@@ -73,7 +71,8 @@ def test_a_larger_grid_extends_it(
     open_session: OpenSession, emulator: Emulator
 ) -> None:
     """With more rows, models, values or repeats only the new requests are sent."""
-    plan_run(open_session(emulator), "{{text}}", rows=["a"], name="n").run()
+    session = open_session(emulator)
+    plan_run(session, "{{text}}", rows=["a"], model=SMALL, name="n").run()
 
     larger = plan_run(
         open_session(emulator),
