@@ -26,8 +26,9 @@ SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
+def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
     """An emulator with a slow reply."""
+    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     with Emulator(
         script=[SLOW], tokens_per_s=None, first_token_s=0, limits=False
     ) as running:
@@ -301,10 +302,9 @@ def test_another_conversation_is_not_compared(
 
 
 def test_a_conversation_without_a_name_gets_one_from_its_first_message(
-    kept: OpenPage, monkeypatch: pytest.MonkeyPatch
+    kept: OpenPage,
 ) -> None:
     """Without a request; the cell that opened it finds it, and a name stays."""
-    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     page = kept(None)
     assert page.view["label"] == "New conversation"
     long = (
@@ -432,7 +432,6 @@ def test_of_a_long_conversation_the_newest_turns_are_shown(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Older ones come in steps; new ones are added, and a clearing shows none."""
-    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     monkeypatch.setattr(panel_view, "TURNS_AT_ONCE", 3)
     plan = svc.conversation("plan")
     for n in range(8):
