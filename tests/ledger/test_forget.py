@@ -41,6 +41,7 @@ def place(
     monkeypatch.setenv("SVC_BASE_URL", emulator.base_url)
     monkeypatch.setenv("SVC_API_KEY", emulator.api_key)
     monkeypatch.setenv("SVC_LEDGER", str(path))
+    monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     with isolated():
         svc.conversation("plan").ask("alpha-one")
         svc.conversation("trip").ask("beta-one")
