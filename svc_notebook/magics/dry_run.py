@@ -95,7 +95,11 @@ class DryRun:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         entries = [
-            MessageEntry(heading=message.role, text=message.content or "")
+            MessageEntry(
+                heading=message.role,
+                text=message.content or "",
+                is_whole=message is self.request.messages[-1],  # the cell's own prompt
+            )
             for message in self.request.messages
         ]
         figures = MessageEntry(

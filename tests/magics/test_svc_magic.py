@@ -208,15 +208,19 @@ def test_a_dry_run_sends_nothing(shell: Shell, emulator: Emulator) -> None:
     assert "no limit would make it wait now" in cell.shown
 
 
-def test_a_dry_run_folds_long_messages_but_not_its_sizes(shell: Shell) -> None:
-    """A table that is inserted does not push what would be sent with it away."""
+def test_a_dry_run_folds_only_what_stands_above_the_prompt(shell: Shell) -> None:
+    """It is there to look at what a cell sends; its sizes are never folded."""
     rows = "\n".join(f"{n},Trang" for n in range(63))
+    shell.names["rows"] = rows
 
     run = shell.run(f"%%svc --dry-run\n{rows}").value
+    below = shell.run("%%svc -s {{rows}} --dry-run\n{{rows}}").value
 
     assert isinstance(run, DryRun)
+    assert isinstance(below, DryRun)
     long = replace(run, notes=("a note",) * 20)
-    assert long._repr_mimebundle_()["text/html"].count("<summary") == 1
+    drawn = [each._repr_mimebundle_()["text/html"] for each in (long, below)]
+    assert [html.count("<summary") for html in drawn] == [0, 1]
 
 
 @pytest.mark.parametrize(
