@@ -5,7 +5,7 @@ answer is there; else that message would go without this turn.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -31,7 +31,10 @@ class TurnWatcher(View, Protocol):
         """Accept what the reply waits for; "" if for nothing."""
 
     def close(self) -> None:
-        """Accept that nothing more comes; the answer, if any, is in the history."""
+        """Accept that nothing more comes; the answer, if any, is in the history.
+
+        It is called again if an interrupt ends it.
+        """
 
 
 OpenWatcher = Callable[[NextTurn], TurnWatcher | None]
@@ -65,7 +68,7 @@ class WatchedTurns:
     @contextmanager
     def asking(self, next_turn: NextTurn) -> Iterator[tuple[TurnWatcher, ...]]:
         """Show a turn in all watchers, until its answer is recorded or has failed."""
-        watchers = []
+        watchers: list[TurnWatcher | None] = []
         self._asked.append(next_turn)
         try:
             for open_watcher in tuple(self._openers):
@@ -73,10 +76,17 @@ class WatchedTurns:
                     watchers.append(open_watcher(next_turn))
             yield tuple(filter(None, watchers))
         finally:
-            self._asked.remove(next_turn)
-            for watcher in filter(None, watchers):
-                with _logged():
-                    watcher.close()
+            try:
+                self._end(next_turn, watchers)
+            except KeyboardInterrupt:  # another one; no panel may wait for ever
+                self._end(next_turn, watchers)
+                raise
+
+    def _end(self, next_turn: NextTurn, watchers: Iterable[TurnWatcher | None]) -> None:
+        self._asked = [turn for turn in self._asked if turn is not next_turn]
+        for watcher in filter(None, watchers):
+            with _logged():
+                watcher.close()
 
 
 @contextmanager

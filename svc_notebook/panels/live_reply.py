@@ -355,11 +355,12 @@ class LiveDisplay:
 class WatchedReply(LiveDisplay):
     """Shows a reply that a cell or another panel asks for, on its thread."""
 
-    on_close: Callable[[], None]
+    step: NextTurn
+    on_close: "Callable[[WatchedReply], None]"
 
     def close(self) -> None:
         """Show the turn as it is now."""
-        self.on_close()
+        self.on_close(self)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -215,7 +215,7 @@ class PanelReplies:
             whole = whole_label(prompt)
             live = replace(live, prompt=prompt, whole=whole, attached=drawn)
         reply = WatchedReply(
-            live=live, view=self, so_far=so_far, on_close=self._end_watching
+            live=live, view=self, so_far=so_far, step=step, on_close=self._end_watching
         )
         with context.lock:
             if context.state.phase is not Phase.IDLE:
@@ -225,13 +225,25 @@ class PanelReplies:
         self._view.show()
         return reply
 
-    def _end_watching(self) -> None:
+    def _end_watching(self, reply: WatchedReply) -> None:
         context = self._context
-        self._worker = None
-        context.change(live=None, phase=Phase.IDLE)
-        with context.comm.lock:
-            context.comm.send({"t": "ended", "text": "Reply ended"})
-            self._view.show()
+        if self._worker is reply:
+            context.change(live=None, phase=Phase.IDLE)
+            with context.comm.lock:
+                context.comm.send({"t": "ended", "text": "Reply ended"})
+                self._view.show()
+        if self._worker is reply:
+            self._worker = None
+
+    def forget_watched(self) -> None:
+        """Show a reply no longer that is not asked for any more.
+
+        An interrupt may come before a cell knows that the panel shows its reply.
+        """
+        reply = self._worker
+        asked = self._context.conversation.watched.asked
+        if isinstance(reply, WatchedReply) and reply.step not in asked:
+            self._end_watching(reply)
 
     def stop(self) -> None:
         """Stop the reply that is being written."""
@@ -941,6 +953,7 @@ def perform(panel: PanelController, content: object) -> None:
     comm, message = panel.context.comm, None
     try:
         message = read_message(content, FIELDS, is_subshelled=comm.hear())
+        panel.replies.forget_watched()
         _perform(panel, message)
     except SvcError as error:
         if message and message.kind == "set":

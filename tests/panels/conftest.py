@@ -24,15 +24,26 @@ class PageComm(BaseComm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - BaseComm's
         self.published: list[dict[str, Any]] = []
+        self.n_left: int | None = None  # messages before an interrupt
         super().__init__(*args, **kwargs)
 
     def publish_msg(  # type: ignore[override]  # the rest is not looked at
         self, msg_type: str, data: object = None, **_: object
     ) -> None:
         """Take what the kernel says."""
+        if self.n_left is not None:
+            self.n_left -= 1
+            if self.n_left == -1:
+                raise KeyboardInterrupt
         with PageComm.news:
             self.published.append({"type": msg_type, **_mapping(data)})
             PageComm.news.notify_all()
+
+    def interrupt_in(self, n_messages: int | None) -> bool:
+        """Interrupt the kernel at the message after so many; return if it was."""
+        was_interrupted = self.n_left is not None and self.n_left < 0
+        self.n_left = n_messages
+        return was_interrupted
 
 
 def _mapping(value: object) -> dict[str, Any]:

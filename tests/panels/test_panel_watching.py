@@ -220,6 +220,24 @@ def test_a_cell_says_what_it_was_sent_without(
     assert len(emulator.requests[-1].json["messages"]) == 1
 
 
+@pytest.mark.parametrize("n", range(4))
+def test_an_interrupt_leaves_no_panel_waiting(
+    open_page: OpenPage, shell: InteractiveShell, n: int
+) -> None:
+    """Whatever is said to the page when it comes; also at the reply's end."""
+    page = open_page("plan")
+    shell.run_line_magic("load_ext", "svc_notebook")
+    page.comm.interrupt_in(n)
+    shell.run_cell("%%svc -c plan\nHello")  # type: ignore[no-untyped-call]  # IPython's
+    was_interrupted = page.comm.interrupt_in(None)
+
+    page.say("draft", id="a", text="Hi", n_attached=0)
+
+    assert was_interrupted
+    assert (page.view["state"], page.view["live"]) == ("idle", None)
+    page.ask("Hello")
+
+
 def test_a_watcher_that_fails_does_not_stop_the_cell(
     ask: Ask, shell: InteractiveShell, caplog: pytest.LogCaptureFixture
 ) -> None:
