@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import zip_longest
 from threading import RLock
 from typing import NamedTuple, TypeVar
@@ -67,6 +68,9 @@ class Version:
     attached: tuple[Attached, ...] = ()  # where the prompt contains attachments
     reasonings: tuple[str, ...] = ()  # one for each choice; never sent
     context: bytes = field(default=b"", repr=False)  # see `fingerprint`
+    # when it was asked, and answered; None for copied and imported turns
+    asked_at: datetime | None = field(default=None, compare=False, repr=False)
+    ended_at: datetime | None = field(default=None, compare=False, repr=False)
 
     @property
     def typed(self) -> str:
@@ -392,7 +396,8 @@ class History:
         A turn is stale if a turn that its request sent is now different or deleted. A
         turn that was not sent does not matter: it was hidden, empty, or left out to
         fit. But turns that its kernel did not have make it stale: those of a series
-        that was added later, and those that another kernel asked meanwhile.
+        that was added later, those that another kernel asked meanwhile, and those that
+        had no answer yet.
         """
         above = _TurnsAbove()
         by_kernel: dict[tuple[str, str], _Known] = {}  # by series and session_id
@@ -408,6 +413,7 @@ class History:
                 known.all_series.update(series for series, _ in by_kernel)
             else:  # or it was sent with some of the turns only
                 is_stale = not above.were_sent(turn.version, known)
+            is_stale = is_stale or above.has_later(turn.version)
             marked = turn
             if is_stale != turn.is_stale:
                 marked = replace(turn, is_stale=is_stale)
@@ -482,6 +488,18 @@ class _TurnsAbove:
         )
         has_missed = any(at > until and self._is_of_other(at, version) for at in unsent)
         return is_whole and all_series <= known.all_series and not has_missed
+
+    def has_later(self, version: Version) -> bool:
+        """Return whether a turn that was not sent had no answer yet."""
+        asked_at = version.asked_at
+        if asked_at is None or version.context == self.messages:
+            return False
+        _, unsent, n_above, _ = self._split(version.context)
+        return any(
+            all(each.ended_at and each.ended_at > asked_at for each in turn.versions)
+            for turn in map(self.turns.__getitem__, (*range(n_above), *unsent))
+            if _is_shown(turn)
+        )
 
     def _split(self, context: bytes) -> tuple[list[int], list[int], int, bool]:
         """Return the places of the turns that were sent, and of those that were not.

@@ -436,7 +436,9 @@ def to_copied(turns: Sequence[Turn], series: str) -> tuple[Turn, ...]:
     context = b""
     for at, turn in enumerate(turns):
         versions = tuple(
-            replace(version, session_id="", context=context)
+            replace(
+                version, session_id="", context=context, asked_at=None, ended_at=None
+            )
             for version in turn.versions
         )
         turn_id = f"{series}/{COPIED}{len(turns) - at}"

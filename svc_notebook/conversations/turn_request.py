@@ -389,6 +389,8 @@ def _to_version(
         system=exchange.request.system or "",
         marks=marks(exchange),
         context=fingerprint(sent[:index]),
+        asked_at=exchange.started_at,
+        ended_at=exchange.ended_at,
     )
 
 
@@ -434,6 +436,8 @@ def _add_continuation(
         session_id=old.session_id,
         system=old.system,  # the first part was built on it
         context=old.context,
+        asked_at=old.asked_at,
+        ended_at=old.ended_at,
     )
     return history.with_version(turn_id, at, version)
 

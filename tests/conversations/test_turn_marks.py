@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.session import isolated
+from svc_notebook.session import current, isolated
 
 CUT = {
     "when": {"contains": "Count"},
@@ -16,6 +16,7 @@ CUT = {
     "finish_reason": "length",
     "times": None,
 }
+SLOW = {"when": {"contains": "slow"}, "text": ["a", "b"], "gap_s": 30}
 REST = {"when": {"contains": "Go on"}, "text": "o, three.", "times": None}
 
 
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("emulator")
 @pytest.fixture
 def script() -> list[dict[str, Any]]:
     """What the emulator answers."""
-    return [CUT, REST]
+    return [CUT, REST, SLOW]
 
 
 @contextmanager
@@ -50,6 +51,28 @@ def seen(plan: svc.Conversation) -> list[object]:
         )
         for turn in plan.turns
     ]
+
+
+def test_what_was_asked_at_the_same_time_was_asked_without_the_turn_above() -> None:
+    """So it is stale, in the next kernel as well; asked again, it is not."""
+    with kernel() as plan:
+        with plan.stream("slow") as stream:
+            next(iter(stream))
+            plan.ask("quick")
+        plan.ask("after both")
+        marks = [turn.is_stale for turn in plan.turns]
+        current().ledger.flush()
+    with kernel(restored=True) as plan:
+        restored = [turn.is_stale for turn in plan.turns]
+        plan.ask_again(2, "again")
+        again = [turn.is_stale for turn in plan.turns]
+
+        assert [turn.prompt.content for turn in plan.turns][::2] == [
+            "quick",
+            "after both",
+        ]
+    assert marks == restored == [False, True, False]
+    assert again == [False, False, True]
 
 
 @pytest.mark.slow

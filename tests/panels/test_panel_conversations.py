@@ -257,6 +257,7 @@ def test_a_conversation_is_not_deleted_while_another_panel_has_a_reply(
     """Nothing is lost, and the notice says why."""
     page, other = kept("plan"), kept("sea")
     other.say("send", text="slow")
+    other.wait(lambda: other.all("delta"))
     page.say("remove", name="sea")
     refused = page.view["notice"]
     other.say("stop")

@@ -217,6 +217,8 @@ def test_a_cell_says_what_it_was_sent_without(
     page.wait_idle()
 
     assert "sent without the turn that a panel is asking" in printed
+    stale = [(turn["prompt"], turn["is_stale"]) for turn in page.view["turns"]]
+    assert stale == [("Hello", False), ("silent", True)]
     assert len(emulator.requests[-1].json["messages"]) == 1
 
 
