@@ -455,6 +455,8 @@ class _TurnsAbove:
         self.messages = b""  # the fingerprint of all
         self._parts: list[bytes] = []  # that of each turn
         self._begins: dict[str, int] = {}  # place of the first shown turn of a series
+        self._first_ends: list[tuple[int, datetime]] = []  # of answers, with the place
+        self._newest_end: datetime | None = None  # of these
 
     def add(self, turn: Turn) -> None:
         """Add a turn below these."""
@@ -462,6 +464,10 @@ class _TurnsAbove:
         self.messages += self._parts[-1]
         if _is_shown(turn):
             self._begins.setdefault(series_of(turn.turn_id), len(self.turns))
+            ends = [version.ended_at for version in turn.versions if version.ended_at]
+            if len(ends) == len(turn.versions):
+                self._first_ends.append((len(self.turns), min(ends)))
+                self._newest_end = max(min(ends), self._newest_end or min(ends))
         self.turns.append(turn)
 
     def were_sent(self, version: Version, known: _Known) -> bool:
@@ -492,14 +498,11 @@ class _TurnsAbove:
     def has_later(self, version: Version) -> bool:
         """Return whether a turn that was not sent had no answer yet."""
         asked_at = version.asked_at
-        if asked_at is None or version.context == self.messages:
+        if not (asked_at and self._newest_end and self._newest_end > asked_at):
             return False
+        later = {at for at, ended in self._first_ends if ended > asked_at}
         _, unsent, n_above, _ = self._split(version.context)
-        return any(
-            all(each.ended_at and each.ended_at > asked_at for each in turn.versions)
-            for turn in map(self.turns.__getitem__, (*range(n_above), *unsent))
-            if _is_shown(turn)
-        )
+        return not later.isdisjoint((*range(n_above), *unsent))
 
     def _split(self, context: bytes) -> tuple[list[int], list[int], int, bool]:
         """Return the places of the turns that were sent, and of those that were not.
