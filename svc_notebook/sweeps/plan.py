@@ -304,7 +304,7 @@ def make_plan(  # noqa: D417, PLR0913 - `svc.sweep`, whose docstring it is, has 
         scores: By name, functions that score each reply as it comes (see `Run.score`).
         unit: The rows' columns whose values belong together, such as a document.
         manifest: The `manifest` of a run, to send the same requests again.
-        limits: Lower limits for this run: `{"per_second": 2, "per_minute": 30}`.
+        limits: Lower limits for each model: `{"per_second": 2, "per_minute": 30}`.
         in_flight: Most requests in flight for one model; what its limit allows if None.
         run_tools: False leaves calls to you; `tool_calls_df` lists those that are run.
         **varied: Any parameter of `complete`: a value, or a list of values. Without
