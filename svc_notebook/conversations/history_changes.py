@@ -40,7 +40,6 @@ def _numbered(history: History) -> dict[str, tuple[int, Turn]]:
 
 def _turn_words(number: int, old: Turn, new: Turn) -> str:
     turn = f"turn {number}"
-    version = new.places.index(new.chosen) + 1  # as the arrows of the turn count
     is_asked = len(new.versions) > len(old.versions)
     changes = {
         f"{turn} edited": is_asked and new.version.typed != old.version.typed,
@@ -50,7 +49,7 @@ def _turn_words(number: int, old: Turn, new: Turn) -> str:
         f"{turn} hidden": new.is_hidden > old.is_hidden,
         f"{turn} shown again": new.is_hidden < old.is_hidden,
         f"reply of {turn} picked": new.comparisons != old.comparisons,
-        f"version {version} of {turn} chosen": new.chosen != old.chosen,
+        f"version {new.chosen + 1} of {turn} chosen": new.chosen != old.chosen,
         f"{turn} continued": new.version.exchange_id != old.version.exchange_id,
         f"choice {new.version.picked + 1} of {turn} picked": True,
     }

@@ -149,7 +149,8 @@ def _compared_entries(turn: Turn) -> Iterator[MessageEntry]:
     for column in to_columns(turn):
         state = "picked" if column.is_picked else "used" if column.is_used else ""
         marks = {*(turn_marks if column.is_used else ()), *column.marks}
-        heads = [column.label, state, *sorted(marks)]
+        number = _version_words(turn, column.version) if column.version else ""
+        heads = [column.label, number, state, *sorted(marks)]
         yield MessageEntry(
             heading=" · ".join(filter(None, heads)),
             text="\n\n".join(filter(None, [column.text, column.problem])),
@@ -158,11 +159,16 @@ def _compared_entries(turn: Turn) -> Iterator[MessageEntry]:
         )
 
 
+def _version_words(turn: Turn, number: int) -> str:
+    n_versions = len(turn.versions)
+    return f"version {number} of {n_versions}" if n_versions > 1 else ""
+
+
 def _answer_entry(turn: Turn) -> MessageEntry:
-    version, n_versions = turn.version, len(turn.versions)
+    version = turn.version
     heads = [version.model or "assistant"]  # copied turns have no model
-    if n_versions > 1:
-        heads.append(f"version {turn.chosen + 1} of {n_versions}")
+    if number := _version_words(turn, turn.chosen + 1):
+        heads.append(number)
     if version.choices:
         heads.append(f"choice {version.picked + 1} of {len(version.choices)}")
     return MessageEntry(

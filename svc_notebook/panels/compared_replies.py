@@ -157,12 +157,19 @@ def draw_compared(turn: Turn) -> tuple[dict[str, Any], list[str]]:
     """Return the changed fields of a turn with compared replies, and the texts."""
     columns = to_columns(turn)
     fields = {
-        "columns": [draw_column(column) for column in columns],
+        "columns": [draw_column(_with_number(column)) for column in columns],
         "model": COMPARED,
         "footer": decision(turn),
         "badges": [],
     }
     return fields, [column.text for column in columns]
+
+
+def _with_number(column: ReplyColumn) -> ReplyColumn:
+    """Say the number of the version below the reply: commands are given it."""
+    number = f"version {column.version}" if column.version else ""
+    footer_text = " · ".join(filter(None, [number, column.footer]))
+    return replace(column, footer=footer_text)
 
 
 def draw_column(column: ReplyColumn) -> dict[str, Any]:

@@ -694,16 +694,6 @@ class PanelAction:
         return "turn" in self.needs
 
 
-def _choose(conversation: Conversation, message: BrowserMessage) -> None:
-    """Choose a version by its number, as the arrows of the turn count them."""
-    places = conversation.history.turn(message.turn).places
-    number = message.number
-    is_known_place = 0 < number <= len(places)
-    conversation.choose(
-        message.turn, places[number - 1] + 1 if is_known_place else number
-    )
-
-
 def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> PanelAct:
     """Return an action that changes the conversation."""
     return lambda panel, message: panel.edit(
@@ -884,7 +874,11 @@ ACTIONS: Mapping[str, PanelAction] = {
         refusal="There is nothing to pick from.",
     ),
     "choose": PanelAction(
-        act=_edit(_choose),
+        act=_edit(
+            lambda conversation, message: conversation.choose(
+                message.turn, message.number
+            )
+        ),
         needs=("turn", "version"),
         applies=lambda turn: len(turn.places) > 1,
         refusal="There is only one version.",

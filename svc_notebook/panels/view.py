@@ -18,6 +18,7 @@ from svc_notebook.conversations.attachments import PromptItem
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.history import History, Turn, Version
 from svc_notebook.conversations.long_prompt import whole_label
+from svc_notebook.conversations.picks import to_columns
 from svc_notebook.conversations.turn_request import fit
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.display.reply_footer import titled_reasonings
@@ -212,7 +213,7 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
     """Return a turn for the browser; `can` are the actions on it in an idle panel."""
     version = turn.version
     compared = draw_compared(turn)[0] if turn.comparison else {}
-    places = turn.places
+    before, after = _steps(turn)
     return {
         "id": turn.turn_id,
         "number": number,
@@ -230,8 +231,10 @@ def draw_turn(number: int, turn: Turn, *, can: tuple[str, ...]) -> dict[str, Any
         "badges": turn.answer_marks,
         "tool_runs": [*_draw_calls(version), *_draw_reasonings(turn)],
         "columns": [],
-        "version": places.index(turn.chosen) + 1,
-        "n_versions": len(places),
+        "version": _version_label(turn),
+        "previous": before,
+        "next": after,
+        "n_versions": len(turn.versions),
         "is_pinned": turn.is_pinned,
         "is_hidden": turn.is_hidden,
         "is_stale": turn.is_stale,
@@ -252,6 +255,26 @@ def draw_item(item: PromptItem) -> dict[str, Any]:
     html = f"<pre>{shortened_html(item.text)}</pre>"
     size = {"kind": item.kind, "n_tokens": item.n_tokens}
     return {"name": item.name, **size, "html": html}
+
+
+def _steps(turn: Turn) -> tuple[int, int]:
+    """Return the numbers of the versions to which the arrows lead; 0 at an end."""
+    numbers = [0, *(place + 1 for place in turn.places), 0]
+    at = numbers.index(turn.chosen + 1)
+    return numbers[at - 1], numbers[at + 1]
+
+
+def _version_label(turn: Turn) -> str:
+    """Return which version is shown, or which compared ones: `3/5`, `3-4/5`."""
+    if len(turn.places) == 1:
+        return ""
+    columns = sorted(column.version for column in to_columns(turn) if column.version)
+    numbers = columns or [turn.chosen + 1]
+    first, last = numbers[0], numbers[-1]
+    label = ", ".join(map(str, numbers))
+    if 0 < last - first == len(numbers) - 1:
+        label = f"{first}\N{EN DASH}{last}"
+    return f"{label}/{len(turn.versions)}"
 
 
 def _end_label(version: Version) -> str:

@@ -440,7 +440,7 @@ def test_one_turn_takes_little_room_and_a_refusal_is_at_its_field(chat: Chat) ->
         chat.button("Clear").click()
     expect(chat.turns).to_have_count(0)
     chat.ask("Hello", "Anything else.")
-    expect(chat.last.get_by_text("You", exact=True)).to_be_visible()
+    expect(chat.last.get_by_text("1 · You", exact=True)).to_be_visible()
     box = chat.root.bounding_box()
     chat.root.get_by_text("Settings").click()
     temperature = chat.root.get_by_label("temperature")

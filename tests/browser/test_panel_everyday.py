@@ -68,7 +68,9 @@ STATES: dict[str, dict[str, Any]] = {
     "long names": {
         "settings": {"model": f"org/{'a-long-model-name-' * 4}"},
         "label": "A label of a conversation that is longer than its panel " * 3,
-        "turns": [turn(1, model=f"org/{'a-long-model-name-' * 4}", n_versions=2)],
+        "turns": [
+            turn(1, model=f"org/{'a-long-model-name-' * 4}", version="1/2", next=2)
+        ],
     },
     **{
         f"compare {name}": {"state": "idle", "can": ["send"], "live": None, **changed}

@@ -245,7 +245,10 @@ def test_who_wrote_what_can_be_heard(page: Page) -> None:
     panel.begin("Words", model="svc-v2-70b-instruct")
 
     names = [each.locator(".svc-who").all_inner_texts() for each in panel.turns.all()]
-    assert names == [["You", "svc-v2-8b-instruct"], ["You", "svc-v2-70b-instruct"]]
+    assert names == [
+        ["1 · You", "svc-v2-8b-instruct"],
+        ["2 · You", "svc-v2-70b-instruct"],
+    ]
 
 
 def test_text_has_its_own_direction(page: Page) -> None:
@@ -537,7 +540,10 @@ def test_the_jump_to_the_end_covers_no_foot(page: Page, width: int) -> None:
     """Wherever the transcript is scrolled to, the buttons below replies are free."""
     page.set_viewport_size({"width": width, "height": 500})
     steps = ["again", "edit", "copy", "choose", "delete", "pin", "hide"]
-    turns = [turn(n, "An answer\n\n" * 4, can=steps, n_versions=2) for n in range(1, 9)]
+    turns = [
+        turn(n, "An answer\n\n" * 4, can=steps, version="1/2", next=2)
+        for n in range(1, 9)
+    ]
     panel = PanelPage(page, view(turns))
     panel.scroll_up()
     places = [panel.log.element_handle()]

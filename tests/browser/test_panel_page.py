@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from svc_notebook.panels.widget import script, style
@@ -256,11 +257,12 @@ def test_a_countdown_ticks(page: Page) -> None:
 def test_turns_are_steered(page: Page) -> None:
     """Versions, continue, pin, hide, delete and ask again name their turn."""
     can = ["continue", "regenerate", "delete", "pin", "hide", "choose"]
-    first = turn(1, version=2, n_versions=3, can=can, badges=["cut"])
+    steps = {"version": "3\N{EN DASH}4/5", "previous": 1, "next": 5}
+    first = turn(1, **steps, can=can, badges=["probably cut"])
     panel = PanelPage(page, view([first, turn(2)]))
     one = panel.turns.first
-    expect(one).to_contain_text("2/3")
-    expect(one.locator(".svc-badge")).to_have_text("cut")
+    expect(one).to_contain_text("3\N{EN DASH}4/5")
+    expect(one.locator(".svc-badge")).to_have_text("probably cut")
     expect(panel.button("Edit the prompt and ask again", one)).to_be_hidden()
     one.hover()
     for name in ("Previous version", "Next version", "Continue the reply", "Ask again"):
@@ -275,7 +277,23 @@ def test_turns_are_steered(page: Page) -> None:
             *("pin", "hide", "delete"),
         )
     ]
-    assert [each["version"] for each in panel.sent[:2]] == [1, 3]
+    assert [each["version"] for each in panel.sent[:2]] == [1, 5]
+
+
+@pytest.mark.parametrize("ended", ["Interrupted", "Cut at max_tokens 20"])
+def test_how_a_reply_ended_is_said_once(page: Page, ended: str) -> None:
+    """Beside the button that continues it; else as a badge."""
+    word = ended.partition(" ")[0].lower()
+    can = {"can": ["continue"], "ended": ended}
+    panel = PanelPage(page, view([turn(1, badges=[word], **can)]))
+    badge = panel.turns.first.locator(".svc-badge")
+    line = panel.root.get_by_text(f"{ended}.", exact=True)
+    expect(line).to_be_visible()
+    expect(badge).to_have_count(0)
+
+    panel.show(turns=[turn(1, badges=[word])])
+    expect(line).to_be_hidden()
+    expect(badge).to_have_text(word)
 
 
 def test_the_focus_stays_in_the_panel(page: Page) -> None:

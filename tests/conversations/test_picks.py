@@ -231,6 +231,8 @@ def test_the_transcript_and_exports_name_every_reply() -> None:
         assert f"{A} · " in text
         assert f"{B} · " in text
         assert text.count(" · picked") == 1
+        assert text.count(" · version 2 of 2 · picked") == 1
+        assert text.count(" · version 1 of 2") == 1
     again = svc.conversation("again").from_json(plan.to_json())
     assert to_columns(again.turns[0]) == to_columns(plan.turns[0])
 

@@ -227,10 +227,10 @@ def test_versions_prompts_and_undo(open_page: OpenPage) -> None:
 
     assert (edited["prompt"], edited["version"], edited["n_versions"]) == (
         "First, better",
-        3,
+        "3/3",
         3,
     )
-    assert (chosen["prompt"], chosen["version"]) == ("First", 1)
+    assert (chosen["prompt"], chosen["version"]) == ("First", "1/3")
     assert (undone["prompt"], undone["n_versions"]) == ("First", 2)
     assert (redone["prompt"], redone["n_versions"]) == ("First, better", 3)
     assert "redo" in page.view["can"]

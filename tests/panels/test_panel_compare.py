@@ -92,7 +92,7 @@ def test_two_models_answer_side_by_side(page: Page, emulator: Emulator) -> None:
     for column in (*turn["columns"], *live_columns(page)):
         assert re.search(r" tokens · \d+\.\d\xa0s$", column["footer"])
         assert 0 < column["first_text_s"] < TIMEOUT_S
-    assert (turn["n_versions"], "continue" in turn["can"]) == (1, False)
+    assert (turn["version"], "continue" in turn["can"]) == ("", False)
 
 
 @pytest.mark.slow
@@ -248,7 +248,10 @@ def test_temperatures_are_compared(page: Page, emulator: Emulator) -> None:
 
 @pytest.mark.slow
 def test_asking_again_compares_again_or_not(page: Page) -> None:
-    """As the panel says then; arrows go from the comparison to the single reply."""
+    """As the panel says then; arrows go from the comparison to the single reply.
+
+    Versions are counted as everywhere, also where several are shown side by side.
+    """
     turn = page.ask("Hello there")
     page.do("edit", turn=turn["id"], text="Hello again")
     [twice] = page.view["turns"]
@@ -259,9 +262,21 @@ def test_asking_again_compares_again_or_not(page: Page) -> None:
     [back] = page.view["turns"]
 
     assert [len(each["columns"]) for each in (twice, single, back)] == [2, 0, 2]
-    places = [(each["version"], each["n_versions"]) for each in (twice, single, back)]
-    assert places == [(2, 2), (3, 3), (1, 3)]
+    steps = [
+        (each["version"], each["previous"], each["next"])
+        for each in (twice, single, back)
+    ]
+    assert [label for label, *_ in steps] == [
+        "3\N{EN DASH}4/4",
+        "5/5",
+        "1\N{EN DASH}2/5",
+    ]
+    [used] = [each["version"] for each in twice["columns"] if each["is_used"]]
+    assert steps[1][1:] == (used, 0)
+    assert steps[2][1:] == (0, used)
     assert back["prompt"] == "Hello there"
+    for column in back["columns"]:
+        assert f"version {column['version']} · " in column["footer"]
 
 
 @pytest.mark.slow

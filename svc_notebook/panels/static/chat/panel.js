@@ -254,7 +254,7 @@ class Panel {
 
   drawTurns() {
     const { live, drafts, view } = this.connection;
-    const { turns = [], settings } = view;
+    const { turns = [], settings, n_older: nOlder = 0 } = view;
     const { pending } = drafts;
     this.adoptNew(turns);
     const shown = turns.map((turn) => [turn, live?.turn === turn.id ? live : null]);
@@ -262,7 +262,8 @@ class Panel {
     const prompt = live?.prompt ?? pending?.text;
     const attached = [];
     const { model } = settings ?? {};
-    if (isNewTurn) shown.push([{ id: "new", prompt, attached, model, choices: [] }, live]);
+    const number = nOlder + turns.length + 1;
+    if (isNewTurn) shown.push([{ id: "new", number, prompt, attached, model, choices: [] }, live]);
     const ids = new Set(shown.map(([turn]) => turn.id));
     if (isNew(this.seen, "turns", [...ids])) this.body.style.height = "";
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);

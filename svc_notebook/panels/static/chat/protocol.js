@@ -88,9 +88,9 @@
  * @typedef {{id: string, number: number, prompt: string, whole: string, attached: Attached[], model: string,
  *   choices: Choice[],
  *   picked: number, ended: string, footer: string, system: string, badges: string[], tool_runs: ToolRun[],
- *   version: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
+ *   version: string, previous: number, next: number, n_versions: number, is_pinned: boolean, is_hidden: boolean,
  *   is_stale: boolean, columns: Column[], can: string[]}} Turn
- *   `whole` is the line that opens a long prompt
+ *   `whole` is the line that opens a long prompt; the arrows choose `previous` and `next`, if not 0
  * @typedef {{html: string, text: string}} Choice
  * @typedef {{name: string, kind: string, n_tokens: number, html: string}} Attached
  * @typedef {{name: string, kind: string, size: string, start: string}} Offer `start` of a cell's code

@@ -9,7 +9,7 @@ class Turn {
     this.id = id;
     this.seen = {};
     this.choices = [];
-    this.you = make("div", { class: "svc-who" }, "You");
+    this.you = make("div", { class: "svc-who" });
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
     this.wholeLine = make("summary");
     const toggle = () => this.whole.open || showWhole(this.whole);
@@ -37,9 +37,9 @@ class Turn {
   }
 
   makeFoot() {
-    const go = (by) => this.send("choose", { version: this.turn.version + by });
-    this.back = iconButton("previous", () => go(-1));
-    this.forth = iconButton("next", () => go(1));
+    const go = (to) => iconButton(to, () => this.send("choose", { version: this.turn[to] }));
+    this.back = go("previous");
+    this.forth = go("next");
     this.version = make("span");
     this.versions = group("svc-versions", "Versions");
     this.versions.append(this.back, this.version, this.forth);
@@ -72,7 +72,8 @@ class Turn {
     Object.assign(this, { turn, kernelTurn, wasLive: Boolean(live), wasIdle: isIdle });
     if (isSame && !this.form && this.choices.length < 2) return this.drawFoot(turn, isIdle);
     this.element.setAttribute("aria-busy", isLive);
-    this.element.setAttribute("aria-label", `Turn ${turn.number ?? ""}`.trim());
+    this.element.setAttribute("aria-label", `Turn ${turn.number}`);
+    setText(this.you, `${turn.number} · You`); // as the history of the conversation has it
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
     const { prompt = "", whole } = live?.prompt == null ? turn : live;
     setText(this.prompt, prompt);
@@ -83,15 +84,15 @@ class Turn {
     this.asked.hidden = Boolean(this.form);
     const attached = live?.attached ?? turn.attached ?? [];
     if (isNew(this.seen, "attached", attached)) drawAttached(this.attached, attached);
-    this.attached.hidden = Boolean(this.form) || !attached.length;
+    this.attached.hidden = this.form || !attached.length;
     setText(this.who, live?.model ?? turn.model ?? "");
-    if (this.form) allow(this.ask, Boolean(turn.can?.includes("edit")));
+    if (this.form) allow(this.ask, turn.can?.includes("edit"));
     this.drawToolRuns(live?.tool_runs ?? turn.tool_runs ?? [], live?.isEnded);
     this.columns = (live ?? turn).columns ?? [];
     this.drawChoices(live ? live.choices : turn.choices ?? [], live);
     const isAlone = !this.columns.length;
     this.dots.hidden = !isLive || !isAlone || this.choices.some((choice) => choice.box.textContent);
-    this.foot.hidden = Boolean(live) || !turn.can;
+    this.foot.hidden = live || !turn.can;
     if (live) this.rest.hidden = true;
     if (!this.foot.hidden) this.drawFoot(turn, isIdle);
   }
@@ -124,7 +125,7 @@ class Turn {
       choice.bar.hidden = choices.length < 2;
       setText(choice.number, `${at + 1} of ${choices.length}`);
       const isPicked = this.turn.picked === at;
-      choice.pick.hidden = Boolean(live) || !(isPicked || this.turn.can?.includes("pick"));
+      choice.pick.hidden = live || !(isPicked || this.turn.can?.includes("pick"));
       setText(choice.pick, isPicked ? "Picked" : BUTTONS.pick.label);
       choice.pick.setAttribute("aria-pressed", isPicked);
       choice.copy.hidden = Boolean(live);
@@ -182,16 +183,15 @@ class Turn {
 
   drawFoot(turn, isIdle) {
     const can = turn.can ?? [];
-    const several = turn.n_versions > 1;
-    this.versions.hidden = !several;
-    setText(this.version, `${turn.version}/${turn.n_versions}`);
-    allow(this.back, can.includes("choose") && turn.version > 1);
-    allow(this.forth, can.includes("choose") && turn.version < turn.n_versions);
+    this.versions.hidden = !turn.version;
+    setText(this.version, turn.version);
+    allow(this.back, can.includes("choose") && turn.previous);
+    allow(this.forth, can.includes("choose") && turn.next);
     const badges = [...(turn.badges ?? [])];
-    if (turn.is_pinned) badges.push("pinned");
-    if (turn.is_hidden) badges.push("hidden");
-    if (turn.is_stale) badges.push("stale");
-    const words = [...new Set(badges)];
+    for (const mark of ["pinned", "hidden", "stale"]) if (turn[`is_${mark}`]) badges.push(mark);
+    if (isIdle) this.rest.hidden = !can.includes("continue");
+    const isSaid = (word) => !this.rest.hidden && turn.ended.toLowerCase().startsWith(word);
+    const words = [...new Set(badges)].filter((word) => !isSaid(word));
     if (isNew(this.seen, "badges", words)) {
       const drawn = words.map((word) => {
         return make("span", { class: "svc-badge", title: word === "stale" && STALE }, word);
@@ -207,7 +207,6 @@ class Turn {
       if (isIdle || can.includes(name)) button.hidden = !can.includes(name);
       allow(button, can.includes(name));
     }
-    if (isIdle) this.rest.hidden = !can.includes("continue");
     allow(this.goOn, can.includes("continue"));
     setText(this.ended, `${turn.ended}.`);
     const hasMenu = MENU_BUTTONS.some((name) => can.includes(name));
@@ -227,7 +226,7 @@ class Turn {
       if (!CELL_OR_ERROR.test(name)) this.panel.send("size", { name });
     }
     this.ask = textButton("resend", () => this.resend(), "svc-main");
-    allow(this.ask, Boolean(this.turn.can?.includes("edit")));
+    allow(this.ask, this.turn.can?.includes("edit"));
     const cancel = textButton("cancel", () => this.endEdit());
     const row = make("div", { class: "svc-row" }, this.ask, cancel);
     this.form = make("div", { class: "svc-editing" }, this.area, this.attach.element, row);
