@@ -1,12 +1,37 @@
 """What a change did to a conversation, in a few words for its user."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from svc_notebook.service.params import shorten
 
 from .history import History, Turn
+from .picks import to_columns
 
 _PROMPT_CHARS = 25  # of the prompt, which tells the turn better than its number
+_FEW = 3  # of more turns, only the numbers are said
+
+
+def prompt_words(turn: Turn) -> str:
+    """Return how a turn's prompt begins, in brackets after a blank; "" if empty."""
+    prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
+    return f" ({prompt})" if prompt else ""
+
+
+def version_words(turn: Turn) -> str:
+    """Return which version is chosen, such as "Version 2 of 3 (svc-v2-8b-instruct)"."""
+    # a blind comparison shows a letter instead of the model
+    labels = (column.label for column in to_columns(turn) if column.is_used)
+    label = next(labels, turn.version.model)
+    of_model = f" ({label})" if label else ""  # imported answers have no model
+    return f"Version {turn.chosen + 1} of {len(turn.versions)}{of_model}"
+
+
+def turns_words(turns: Mapping[int, Turn]) -> str:
+    """Return numbered turns with their prompts, such as "turns 2 (Hi), 4 (Go on)"."""
+    is_few = len(turns) <= _FEW
+    each = (f"{n}{prompt_words(turns[n]) if is_few else ''}" for n in turns)
+    return f"turn{'s'[: len(turns) != 1]} {', '.join(each)}"
 
 
 def change_words(before: History, after: History) -> str:
@@ -27,8 +52,7 @@ def change_words(before: History, after: History) -> str:
     else:
         number, turn = old[deleted[0]]
         words = f"turn {number} deleted"
-    prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
-    return f"{words} ({prompt})" if prompt else words
+    return f"{words}{prompt_words(turn)}"
 
 
 def _numbered(history: History) -> dict[str, tuple[int, Turn]]:

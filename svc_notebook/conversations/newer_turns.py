@@ -10,7 +10,8 @@ from dataclasses import replace
 from svc_notebook.exchange import Exchange
 from svc_notebook.ledger.ledger import Ledger
 
-from .history import History
+from .history import History, Turn
+from .history_changes import turns_words
 from .merge import merge, share_turns
 from .restore import SavedTurns, joined, lost_marks, marks_words, n_turns
 
@@ -64,11 +65,11 @@ def newer_turns(
     return joined(newer[-1], newer[:-1]) if newer else None
 
 
-def _asked_again(newer: SavedTurns, history: History) -> list[int]:
-    """Return the numbers of the turns to which there are other answers."""
+def _asked_again(newer: SavedTurns, history: History) -> dict[int, Turn]:
+    """Return the turns to which there are other answers, by their numbers."""
     merged = merge(history, newer.history)
     turns = enumerate(history.turns, start=1)
-    return [number for number, turn in turns if merged.turn(turn.turn_id) != turn]
+    return {n: turn for n, turn in turns if merged.turn(turn.turn_id) != turn}
 
 
 def n_news(newer: SavedTurns, history: History) -> int:
@@ -78,12 +79,12 @@ def n_news(newer: SavedTurns, history: History) -> int:
 
 def newer_note(newer: SavedTurns, history: History) -> str:
     """Return a note on newer turns, and on turns that were asked again."""
-    again = [str(number) for number in _asked_again(newer, history)]
+    again = _asked_again(newer, history)
     parts = []
     if n_new := newer.n_missing(history):
         parts.append(f"{n_turns(n_new)} of {history.name}")
     if again:
-        what = f"turn{'s'[: len(again) != 1]} {', '.join(again)}"
+        what = turns_words(again)
         parts.append(f"{what} again" if n_new else f"{what} of {history.name} again")
     return f"another session has asked {' and '.join(parts)} meanwhile, not sent here"
 

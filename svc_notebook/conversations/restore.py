@@ -33,6 +33,7 @@ from .history import (
     key_of,
     series_of,
 )
+from .history_changes import turns_words
 from .merge import merge, share_turns
 from .turn_request import add_answer
 
@@ -123,9 +124,9 @@ def marks_words(
     """Return which turns are pinned or hidden, with their numbers in a history."""
     parts = []
     for mark, turns in marks.items():
-        numbers = [str(history.index_of(turn.turn_id) + 1) for turn in turns]
-        noun, verb = ("turn", verbs[0]) if len(turns) == 1 else ("turns", verbs[1])
-        parts.append(f"{noun} {', '.join(numbers)} {verb} {mark}")
+        numbered = {history.index_of(turn.turn_id) + 1: turn for turn in turns}
+        verb = verbs[len(turns) > 1]
+        parts.append(f"{turns_words(numbered)} {verb} {mark}")
     return " and ".join(parts)
 
 

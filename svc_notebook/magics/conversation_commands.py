@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from svc_notebook import Conversation
+from svc_notebook.conversations.history_changes import prompt_words, version_words
 from svc_notebook.conversations.restore import (
     SavedTurns,
     lost_marks,
@@ -46,20 +47,30 @@ def reset(session: Session, name: str) -> str:
 
 def pin(session: Session, name: str, turn: str) -> str:
     """Pin a turn, or undo that."""
-    is_pinned = session.conversations.known(name).toggle_pin(_to_number(turn))
-    return f"Turn {turn} is {'pinned' if is_pinned else 'no longer pinned'}."
+    conversation = session.conversations.known(name)
+    is_pinned = conversation.toggle_pin(_to_number(turn))
+    state = "pinned" if is_pinned else "no longer pinned"
+    return f"{_turn_words(conversation, turn)} is {state}."
 
 
 def hide(session: Session, name: str, turn: str) -> str:
     """Hide a turn, or undo that."""
-    is_hidden = session.conversations.known(name).toggle_hidden(_to_number(turn))
-    return f"Turn {turn} is {'hidden' if is_hidden else 'sent again'}."
+    conversation = session.conversations.known(name)
+    is_hidden = conversation.toggle_hidden(_to_number(turn))
+    state = "hidden" if is_hidden else "sent again"
+    return f"{_turn_words(conversation, turn)} is {state}."
 
 
 def choose(session: Session, name: str, turn: str, version: str) -> str:
     """Choose the version of a turn that feeds later turns."""
-    session.conversations.known(name).choose(_to_number(turn), _to_number(version))
-    return f"Version {version} of turn {turn} now feeds later turns of {name}."
+    conversation = session.conversations.known(name)
+    conversation.choose(_to_number(turn), _to_number(version))
+    chosen = version_words(conversation.history.turn(_to_number(turn)))
+    return f"{chosen} of turn {turn} now feeds later turns of {name}."
+
+
+def _turn_words(conversation: Conversation, turn: str) -> str:
+    return f"Turn {turn}{prompt_words(conversation.history.turn(_to_number(turn)))}"
 
 
 def restore(
@@ -118,7 +129,7 @@ def _add(conversation: Conversation, saved: SavedTurns) -> str:
     n_again = sum(now[turn.turn_id].versions != turn.versions for turn in here)
     history = conversation.history
     marked = marks_words(lost_marks(before, history), history, ("is", "are"))
-    marks = f" {marked.capitalize()}." if marked else ""
+    marks = f" {marked[0].upper()}{marked[1:]}." if marked else ""
     if not n_added:
         return f"Restored: other answers to {n_turns(n_again)} of {name}.{marks}"
     added_ids = [turn_id for turn_id in now if before.find(turn_id) is None]

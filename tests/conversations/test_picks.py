@@ -11,6 +11,7 @@ from svc_notebook.conversations.picks import picks, to_columns
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
 from svc_notebook.ledger.exchange_rows import Compared, Comparison
+from svc_notebook.magics.conversation_commands import choose
 from svc_notebook.session import current, isolated
 
 A, B = "svc-v2-8b-instruct", "svc-v2-70b-instruct"
@@ -235,6 +236,17 @@ def test_the_transcript_and_exports_name_every_reply() -> None:
         assert text.count(" · version 1 of 2") == 1
     again = svc.conversation("again").from_json(plan.to_json())
     assert to_columns(again.turns[0]) == to_columns(plan.turns[0])
+
+
+@pytest.mark.parametrize("is_blind", [False, True])
+def test_the_command_says_which_version_it_chose(*, is_blind: bool) -> None:
+    """With its model; of a blind comparison, with the letter as long as that is so."""
+    plan = compare(is_blind=is_blind)
+    said = choose(current(), "plan", "1", "2")
+
+    assert plan.turns[0].chosen == 1
+    label = "A" if is_blind else A
+    assert said == f"Version 2 of 2 ({label}) of turn 1 now feeds later turns of plan."
 
 
 def test_what_was_not_compared_has_no_columns() -> None:

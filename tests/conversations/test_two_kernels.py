@@ -185,7 +185,7 @@ def test_a_turn_that_another_kernel_asked_again_is_said_and_taken_in() -> None:
         taken, marks = prompts(a), stale(a)
         a.undo()
 
-        assert note == [f"{NOTE.format('turn 1 of plan again')} it."]
+        assert note == [f"{NOTE.format('turn 1 (a1) of plan again')} it."]
         assert (taken, marks) == (["b1", "a2", "a3"], ["a2", "a3"])
         assert prompts(a) == ["a1", "a2", "a3"]
 

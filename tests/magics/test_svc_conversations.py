@@ -167,9 +167,9 @@ def test_turns_are_pinned_hidden_and_chosen(
     chosen = shell.run("%svc version plan 1 1").shown
     named_cells("c", "%%svc -c plan\nCell c")
 
-    assert "pinned" in pinned
-    assert "hidden" in hidden
-    assert "Version 1 of turn 1" in chosen
+    assert "Turn 1 (Cell a) is pinned." in pinned
+    assert "Turn 2 (Cell b) is hidden." in hidden
+    assert "Version 1 of 2 (svc-v2-8b-instruct) of turn 1 now feeds" in chosen
     assert contents(emulator) == ["Cell a", first, "Cell c"]
 
 
@@ -413,8 +413,8 @@ def test_restore_after_run_all_says_what_is_pinned_and_hidden_again(
                 restored = named_cells("r", "%svc restore unit")
 
     assert restored == (
-        "Restored: other answers to 2 turns of unit. Turn 1 is pinned and turn 2 is "
-        "hidden.\n"
+        "Restored: other answers to 2 turns of unit. Turn 1 (What is a set?) is pinned "
+        "and turn 2 (An example?) is hidden.\n"
     )
 
 
@@ -474,8 +474,8 @@ def test_turns_of_another_notebook_are_said_below_the_reply_and_taken_in(
     again = shell.run("%svc restore plan").shown
     shell.run("%%svc -c plan\nsix")
 
-    note = "another session has asked 1 turn of plan and turn 1 again meanwhile, not"
-    assert f"{note} sent here; `%svc restore plan` adds them" in said
+    note = "another session has asked 1 turn of plan and turn 1 (one) again meanwhile"
+    assert f"{note}, not sent here; `%svc restore plan` adds them" in said
     assert sent == ["one", "two", "three", "four"]
     assert "meanwhile" not in silent
     assert restored == (
@@ -647,7 +647,7 @@ def test_a_name_with_spaces_is_in_quotes(shell: Shell) -> None:
     """In the options of a cell, and behind a command."""
     shell.run("%%svc -c 'queueing theory'\nHello")
 
-    assert "Turn 1 is pinned" in shell.run("%svc pin 'queueing theory' 1").shown
+    assert "is pinned" in shell.run("%svc pin 'queueing theory' 1").shown
 
 
 def test_the_list_has_what_was_typed(shell: Shell) -> None:
@@ -667,7 +667,7 @@ def test_a_name_of_several_words_needs_no_quotes(shell: Shell) -> None:
     history = shell.run("%svc history support prompt").value
 
     assert shown == [
-        "Turn 1 is pinned.",
+        "Turn 1 (From a cell) is pinned.",
         "The conversation support prompt is empty now; the ledger keeps its turns.",
         "Restored: support prompt (1 turn).",
     ]

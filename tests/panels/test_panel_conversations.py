@@ -603,7 +603,9 @@ def test_pins_and_hidden_turns_of_an_earlier_run_are_offered(
     page.say("undo")
     page.say("draft", id="a", text="Next", n_attached=0)
 
-    assert noted == "Before the restart, turn 1 was pinned and turn 3 was hidden."
+    assert noted == (
+        "Before the restart, turn 1 (One?) was pinned and turn 3 (Three?) was hidden."
+    )
     assert added == [(True, False), (False, False), (False, True)]
     assert (told, page.view["newer"]) == ("", noted)
 
