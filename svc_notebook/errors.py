@@ -124,6 +124,8 @@ class AskError(SvcError, ValueError):
     Correct what the message names, and ask again.
     """
 
+    verb = ""  # what did not work, where nothing would be sent; else it is looked for
+
 
 class ParameterError(AskError):
     """A parameter, a message or a name is not allowed.

@@ -748,7 +748,14 @@ class Conversation:
         return to_json(self.history)
 
     def _edit(self, change: Callable[[History], History]) -> None:
-        self._with_marks(lambda: self._shared.change(change))
+        try:
+            self._with_marks(lambda: self._shared.change(change))
+        except ParameterError as error:
+            older = self.older() if error.param == "turn" else None
+            if older and (n := older.n_missing(self.history)):
+                note = older_note(self.name, n)
+                error.remedy = f"{note[0].upper()}{note[1:]}."
+            raise
 
     def _with_marks(self, act: Callable[[], _Result]) -> _Result:
         """Apply a user's change; write its marks and picks to the ledger."""

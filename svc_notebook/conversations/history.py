@@ -435,7 +435,7 @@ class History:
                 f"{owner} has {n} {kind}{'s'[: n != 1]} and no {kind} {number!r}; "
                 f"`%svc history {in_a_line(self.name)}` lists them with their "
                 "versions.",
-                param="turn",
+                param=kind,
             ) from None
 
 

@@ -25,7 +25,8 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 # verbs that send nothing, so it is no news that nothing was sent; so are all `*_df`
 QUIET_VERBS = frozenset(
     {
-        *("agreement", "as_replies", "categories", "compare", "contrast", "describe"),
+        *("agreement", "as_replies", "categories", "choose", "compare", "contrast"),
+        *("delete", "describe", "pick", "prefer", "toggle_hidden", "toggle_pin"),
         *("estimate_tokens", "export", "export_answers", "flips", "how_many", "plot"),
         *("ranking", "rate", "read", "read_answers", "read_eval", "read_parquet"),
         *("reply", "report", "score", "take_ratings", "to_arrow", "to_eval"),
@@ -111,7 +112,7 @@ def headline(error: SvcError) -> str:
         return f"The reply does not fit {type_name}"
     names = (class_.__name__ for class_ in type(error).__mro__)
     text = next(_HEADLINES[name] for name in names if name in _HEADLINES)
-    if isinstance(error, AskError) and (verb := _verb(error)):
+    if isinstance(error, AskError) and (verb := error.verb or _verb(error)):
         return f"{verb} did not work"
     status = error.status if isinstance(error, ServiceError) else 0
     return f"{text} ({status})" if status >= _REFUSED_STATUS else text

@@ -7,11 +7,12 @@ the first reply of a kernel starts sooner.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
 
 from svc_notebook.display.reply_display import Final, ReplyDisplay
-from svc_notebook.errors import Interrupted, ParameterError, SvcError
+from svc_notebook.errors import AskError, Interrupted, ParameterError, SvcError
 
 from .cell_context import (
     CellContext,
@@ -34,6 +35,9 @@ from .options import (
     to_number,
 )
 from .short_errors import hide_interrupt
+
+if TYPE_CHECKING:
+    from .subcommands import Command
 
 
 class SvcCommand:
@@ -122,11 +126,22 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
     if command.name in COMMANDS_WITH_OPTIONS:
         answer = command.run(context, options)
     else:
-        answer = command.run(context, *command_line.arguments)
+        answer = _run_quiet(command, context, command_line.arguments)
     if not isinstance(answer, str):
         return answer
     context.say(answer)
     return None
+
+
+def _run_quiet(
+    command: "Command", context: CellContext, arguments: tuple[str, ...]
+) -> object:
+    """Run a command that sends nothing; if it fails, the headline names it."""
+    try:
+        return command.run(context, *arguments)
+    except AskError as error:
+        error.verb = f"%svc {command.name}"
+        raise
 
 
 def _no_prompt(text: str) -> ParameterError:

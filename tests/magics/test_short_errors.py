@@ -35,6 +35,7 @@ def test_a_refusal_is_short_and_names_the_users_line(shell: Shell) -> None:
         ("svc.score([1], right=len)", "score did not work"),
         ("svc.contrast([1], 'model')", "contrast did not work"),
         ("svc.usage_df(by='modle')", "usage_df did not work"),
+        ("svc.conversation('a').choose(9, 3)", "choose did not work"),
         ("svc.sweep('{{a}}', rows=[{'b': 1}])", "Nothing was sent"),
     ],
 )

@@ -186,7 +186,9 @@ def test_what_is_not_there_is_named(shell: Shell, line: str, remedy: str) -> Non
     """A turn, version or conversation that is not there is refused with a way on."""
     shell.run("%%svc -c plan\nFirst")
 
-    assert remedy in shell.run(line).shown
+    shown = shell.run(line).shown
+    assert remedy in shown
+    assert f"{' '.join(line.split()[:2])} did not work" in shown
 
 
 def test_history_and_list_show_what_was_said(shell: Shell) -> None:
@@ -304,6 +306,25 @@ def test_a_dry_run_and_a_failed_cell_leave_the_note_to_the_first_reply(
 
     assert "went on with 2 turns" in dry
     assert "went on with 2 turns" in reply
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("older_turns")
+def test_a_turn_that_only_the_ledger_has_is_said_how_to_bring_back(
+    shell: Shell,
+) -> None:
+    """After Run All, for every command on a turn; what it names works."""
+    shell.run("%%svc -c plan\none")  # it begins again
+    lines = ["%svc version plan 2 1", "%svc pin plan 2", "%svc hide plan 2"]
+    refused = [" ".join(shell.run(line).shown.split()) for line in lines]
+    shell.run("%svc restore plan")
+    pinned = shell.run("%svc pin plan 2").shown
+
+    for shown in refused:
+        assert "has 1 turn and no turn 2" in shown
+        assert "The ledger has 1 older turn of plan, not sent here" in shown
+        assert "`%svc restore plan` brings it back" in shown
+    assert "Turn 2 (two) is pinned." in pinned
 
 
 @pytest.mark.slow
