@@ -1,13 +1,16 @@
 """Export of a conversation as Markdown and as JSON, which `from_json` can read.
 
-Hidden turns are included; texts are not changed.
+Hidden turns are included. Texts are not changed, but in Markdown, prompts are quoted.
 """
 
+import re
+from collections.abc import Iterable
 from itertools import starmap
 from typing import Annotated, Any
 
 import msgspec
 
+from svc_notebook.display.markdown import block_tokens, token_lines, with_line_feeds
 from svc_notebook.exchange import NO_CHARGE, Attached, Charge
 from svc_notebook.ledger.exchange_rows import Comparison
 from svc_notebook.service.request import Message, ToolCall
@@ -19,11 +22,10 @@ from .transcript import to_entries
 def to_markdown(history: History) -> str:
     """Return the chosen versions as a Markdown document."""
     parts = [f"# {history.name}"]
-    if history.system:
-        parts += ["## system", history.system]
-    for entry in to_entries(history)[bool(history.system) :]:
+    for entry in to_entries(history):
         calls = (_as_code(call) for call in entry.notes)
-        parts += [f"## {entry.heading}", *calls, entry.text]
+        text = entry.text if entry.is_markdown else _as_typed(entry.text)
+        parts += [f"## {entry.heading}", *calls, text]
         if entry.is_markdown:  # a prompt's text contains what is attached to it
             parts += starmap(_as_details, entry.folded)
         if entry.footer:
@@ -31,9 +33,52 @@ def to_markdown(history: History) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+_TAG = re.compile(r"(?P<same>\\.)|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+# backticks that nothing closes are no code, but are not looked at twice
+_CODE = r"(?P<ticks>`+)(?!`)(?:.*?[^`](?P=ticks)(?!`))?"
+_CODE_OR_TAG = re.compile(f"(?P<code>{_CODE})|{_TAG.pattern}", re.DOTALL)
+
+
+def _as_typed(text: str) -> str:
+    """Quote a prompt with its line breaks; what looks like a tag is shown as text.
+
+    Code is not changed, unless its backticks are in different lines or in a table.
+    """
+    typed = _quoted(with_line_feeds(text).split("\n"))
+    source = typed.replace("]:", r"]\:")  # no address for links of the whole document
+    lines, typed_lines = source.split("\n"), typed.split("\n")
+    others, before = {*range(len(lines))}, ""
+    for token in block_tokens(source):
+        block = slice(*token_lines(token))
+        is_cell, before = before in ("td_open", "th_open"), token.type
+        if token.type == "inline" and not is_cell:
+            words = _CODE_OR_TAG.sub(_shown, "\n".join(lines[block]))
+            lines[block] = words.replace("\n", "  \n").split("\n")
+        elif token.type in ("fence", "code_block"):
+            lines[block] = typed_lines[block]
+        else:
+            continue
+        others.difference_update(range(block.start, block.stop))
+    for at in others:
+        lines[at] = _TAG.sub(_shown, lines[at])
+    return "\n".join(lines)
+
+
+def _shown(found: re.Match[str]) -> str:
+    """Write a tag so that it is shown as text; code of one line shows it anyway."""
+    code = found.groupdict().get("code")
+    if code is None:
+        return found["same"] or f"\\{found[0]}"
+    return _TAG.sub(_shown, code) if "\n" in code else code.replace(r"]\:", "]:")
+
+
+def _quoted(lines: Iterable[str]) -> str:
+    return "\n".join(f"> {line}" if line else ">" for line in lines)
+
+
 def _as_details(title: str, text: str) -> str:
     """Fold a text, such as the reasoning; as a quote, it wraps, and ends with it."""
-    quote = "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+    quote = _quoted(line.rstrip() for line in text.splitlines())
     return f"<details><summary>{title}</summary>\n\n{quote}\n\n</details>"
 
 

@@ -258,13 +258,14 @@ def test_versions_other_than_chosen_and_all_are_refused(plan: svc.Conversation) 
 
 
 def test_as_markdown_it_reads_from_top_to_bottom(plan: svc.Conversation) -> None:
-    """Headings say who speaks; texts stay as they are."""
+    """Headings say who speaks; what was typed is quoted."""
     plan.system = "Be brief"
     plan.ask("Count")
 
     text = plan.to_markdown()
 
-    assert text.startswith("# plan\n\n## system\n\nBe brief\n\n## 1 · You\n\nCount\n\n")
+    head = "# plan\n\n## system\n\n> Be brief\n\n## 1 · You\n\n> Count\n\n"
+    assert text.startswith(head)
     assert "one, tw" in text
 
 

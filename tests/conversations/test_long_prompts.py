@@ -38,7 +38,7 @@ def test_the_first_lines_of_many_are_shown(
     assert "".join(texts) == prompt
     assert texts[0].splitlines() == prompt.splitlines()[:n_shown_lines]
     assert prompt in plan._repr_mimebundle_()["text/plain"]
-    assert prompt in plan.to_markdown()
+    assert plan.to_markdown().count(",Trang,") == 60  # the rows
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What of the notebook a message of the panel takes along, as `--with` does."""
 
 from collections.abc import Iterator
+from textwrap import indent
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -347,7 +348,7 @@ def test_transcripts_fold_it_and_exports_have_it(
     assert f"{title}</summary>" in shown["text/html"]
     assert "Which?</pre>" in shown["text/html"]
     assert BLOCK in shown["text/plain"]
-    assert BLOCK in plan.to_markdown()
+    assert indent(BLOCK, "> ") in plan.to_markdown()
     assert copied.turns[0].version.items == plan.turns[0].version.items
 
 

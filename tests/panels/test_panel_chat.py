@@ -602,7 +602,9 @@ def test_exports_say_which_system_prompt_an_answer_had(open_page: OpenPage) -> N
     copy = svc.conversation("copy").from_json(plan.to_json())
 
     assert text.count("system prompt: Be kind") == 1
-    assert "## system\n\nThird\n\n## 1 · You\n\n    system prompt: Be kind\n\n" in text
+    assert (
+        "## system\n\n> Third\n\n## 1 · You\n\n    system prompt: Be kind\n\n" in text
+    )
     assert "## 2 · You\n\n    system prompt: as in turn 1\n\n" in text
     assert "## 3 · You\n\n    system prompt: Second\n\n" in text
     assert versions == [["Be kind"], ["Be kind", "Second"], ["Second"]]
