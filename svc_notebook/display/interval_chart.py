@@ -20,8 +20,8 @@ _PAD = 0.06  # the margin at both ends of the axis, as a share of its length
 _MOST_TICKS = 4
 _CELL = "border:0;padding:.15em 0;text-align:left;vertical-align:middle"
 _NAME = f"{_CELL};padding-right:1em;overflow-wrap:anywhere;min-width:7em;max-width:22em"
-_CHART = f"{_CELL};padding:0;width:22em;min-width:10em;position:relative"
-_NUMBERS = f"{_CELL};padding-left:1.2em;white-space:nowrap"
+_CHART = f"{_CELL};padding:0;width:22em;min-width:7em;position:relative"
+_NUMBERS = f"{_CELL};padding-left:1.2em"
 # as high as its row, so that the lines of all rows join
 _SVG = "position:absolute;inset:0;width:100%;height:100%;overflow:visible"
 _TABLE = "border-collapse:collapse;margin:.2em 0 .5em;font-size:inherit"
@@ -122,7 +122,7 @@ class IntervalChart:
         return (
             f'<tr style=background:none><td style="{_NAME}">'
             f'{to_text(interval.name)}</td><td style="{_CHART}">{drawn}</td>'
-            f'<td style="{_NUMBERS}">{to_text(interval.numbers)}</td></tr>'
+            f'<td style="{_NUMBERS}">{_numbers_html(interval.numbers)}</td></tr>'
         )
 
     def _svg(self, interval: Interval, axis: tuple[float, float]) -> str:
@@ -214,6 +214,15 @@ class IntervalChart:
 
 def _in_a_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _numbers_html(numbers: str) -> str:
+    """Escape numbers; where there is little room, an interval has its own line."""
+    parts = to_text(numbers).split(" (")
+    return " ".join(
+        f'<span style="white-space:nowrap">{"(" * (n > 0)}{part}</span>'
+        for n, part in enumerate(parts)
+    )
 
 
 def _title_row(title: str) -> str:

@@ -11,7 +11,10 @@ from svc_notebook.service.params import shorten
 from .escape import to_text
 from .html_styles import message_html, quiet_html
 
-_BADGE = "border:1px solid;border-radius:3px;padding:0 .4em;margin-right:.6em"
+_BADGE = (
+    "display:inline-block;border:1px solid;border-radius:3px;"
+    "padding:0 .4em;margin-right:.6em"
+)
 # Visible only where a host drops styles, so that badges and text do not run together.
 _BETWEEN = "<span style=font-size:0> · </span>"
 
