@@ -156,8 +156,8 @@ def _name_of(score: Scorer | LostFunction) -> str:
 class ScoredRow:
     """A row of a frame of replies: `row.label` or `row["label"]`; None is missing.
 
-    It remembers which values were read, so that `_note_missing_right` can tell whether
-    a score compared missing values.
+    It remembers which values were read, so that `_note_mistakes` can tell whether a
+    score compared missing values.
     """
 
     __slots__ = ("_columns", "_position", "_values")
@@ -230,6 +230,7 @@ class ScoreOutcome:
         n_good: How many replies it was called for.
         errors: How often it raised each type of error.
         first: The first error.
+        empty: How often it returned a value that is no score, such as None.
         n_missing_right: How many replies count as right though the answer, or the value
             to compare it with, is missing.
         missing: The columns that were missing in the first of these.
@@ -242,6 +243,7 @@ class ScoreOutcome:
     n_good: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     first: Exception | None = None
+    empty: Counter[str] = field(default_factory=Counter)
     n_missing_right: int = 0
     missing: tuple[str, ...] = ()
     mismatch: Mismatch = field(default_factory=Mismatch)
@@ -264,9 +266,15 @@ class ScoreOutcome:
         reason = shorten(f"{_kind(problem)}: {_error_text(problem)}", _SHOWN_CHARS)
         return reason.encode("utf-8", "replace").decode()
 
-    def lines(self) -> list[str]:
-        """Return warnings for the user, once all replies are scored."""
+    def lines(self, *, n_replies: int = 1) -> list[str]:
+        """Return warnings for the user, once all replies are scored.
+
+        Args:
+            n_replies: How many good replies there are, also those scored before.
+        """
         lines = [self._raised_line()] if self.n_failed else []
+        if n_replies <= self.n_good == self.empty.total():
+            lines.append(self._empty_line())
         if self.n_missing_right:
             lines.append(self._missing_right_line())
         if self.mismatch.n_never:
@@ -284,6 +292,19 @@ class ScoreOutcome:
             f"replies: {shorten(_error_text(self.first), 120)}. They {result}; see the "
             f"column score_{self.name}{ERROR}. Use {other}, or on_error='raise' to "
             "stop at the first error."
+        )
+
+    def _empty_line(self) -> str:
+        returned = " or ".join(self.empty)
+        replies = "the only reply"
+        if self.n_good > 1:
+            replies = f"all {count_in_words(self.n_good, 'replies')}"
+        next_step = "Return True, False or a number. Is a `return` missing?"
+        if isinstance(self.rule, ReadyScore):
+            next_step = "The values to compare with are missing in these rows."
+        return (
+            f"{self.name}: the function returned {returned} for {replies}, which means "
+            f"not scored. {next_step}"
         )
 
     def _missing_right_line(self) -> str:
@@ -355,7 +376,7 @@ def scores_of(
             failed.append(position)
             scores = {outcome.name + ERROR: outcome.note_error(problem, position)}
         else:
-            _note_missing_right(outcome, row, returned, columns, position)
+            _note_mistakes(outcome, row, returned, columns, position)
         for key, score in scores.items():
             if key not in values_by_name:
                 values_by_name[key] = [None] * len(columns.frame)
@@ -380,14 +401,16 @@ def _put_zeros(
             values[position] = 0
 
 
-def _note_missing_right(
+def _note_mistakes(
     outcome: ScoreOutcome,
     row: ScoredRow,
     returned: Any,  # noqa: ANN401 - what a function returned
     columns: Columns,
     position: int,
 ) -> None:
-    """Count a reply that is right though the values that were compared are missing."""
+    """Count a reply without a score, or that is right though values are missing."""
+    if empty := _empty_value(returned):
+        outcome.empty[empty] += 1
     is_true = type(returned).__name__ in {"bool", "bool_"} and bool(returned)
     if not is_true or isinstance(outcome.rule, ReadyScore):
         return
@@ -417,6 +440,16 @@ def _parts(name: str, returned: Any) -> dict[str, Any]:  # noqa: ANN401 - what a
         for key, value in parts.items()
         if not _is_missing(value)
     }
+
+
+def _empty_value(returned: Any) -> str:  # noqa: ANN401 - what a function returned
+    """Name a returned value that is no score; "" if it is one."""
+    if isinstance(returned, Mapping):
+        is_empty = all(map(_is_missing, returned.values()))
+        return "a dict without values" if is_empty else ""
+    if not _is_missing(returned):
+        return ""
+    return "None" if returned is None else "NaN"
 
 
 def _is_missing(value: Any) -> bool:  # noqa: ANN401 - what a function returned

@@ -361,8 +361,9 @@ class ScoringPass:
 
     def lines(self) -> list[str]:
         """Return the lines to print at the end."""
-        outcomes = self._outcomes.values()
-        lines = [line for outcome in outcomes for line in outcome.lines()]
+        outcomes, result = self._outcomes.values(), self._result
+        n_ok = result.status().counts(len(result.plan.grid))["ok"] if outcomes else 0
+        lines = [line for outcome in outcomes for line in outcome.lines(n_replies=n_ok)]
         return [*lines, *dict.fromkeys(self._problems.values())]
 
     def _begin(self) -> None:

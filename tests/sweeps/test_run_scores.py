@@ -354,6 +354,7 @@ def test_what_functions_overlook_is_said_at_the_end(
         "right": RIGHT,
         "half": lambda r: 1 / (len(r.text) - 3),
         "z": lambda r: True if r.row < 3 else "no",
+        "none": lambda _: None,
     }
 
     frame = _swept(session, rows=rows, scores=rules).run().replies_df()
@@ -361,9 +362,41 @@ def test_what_functions_overlook_is_said_at_the_end(
     said = capsys.readouterr().err
     assert "right: 1 of 6 replies have a label that can never be the answer" in said
     assert "half raised ZeroDivisionError for 3 of 6 replies: division by zero." in said
+    assert "none: the function returned None for all 6 replies" in said
     assert "z: The score z is " in said  # text or a number, whichever came first
     assert frame["status"].eq("ok").all()
     assert frame["score_half"].notna().sum() == frame["score_half_error"].notna().sum()
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        (lambda _: None, "the function returned None for all 6 replies"),
+        (lambda _: float("nan"), "the function returned NaN for all 6 replies"),
+        (lambda _: {"a": None}, "returned a dict without values for all 6 replies"),
+        (lambda row: row["row"] or None, None),
+    ],
+)
+def test_a_function_that_scores_no_reply_is_said(
+    score: Callable[[Any], Any],
+    said: str | None,
+    session: Session,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It says what the function returned and what that means."""
+    rows = pd.DataFrame({"mail": [f"mail {n}" for n in range(6)]})
+    run = plan_run(session, "{{mail}}", rows=rows, model=SMALL).run()
+    capsys.readouterr()
+
+    saved = run.score(empty=score)
+
+    shown = " ".join(capsys.readouterr().err.split())
+    if said is None:
+        assert saved == 5
+        assert "not scored" not in shown
+    else:
+        assert saved == 0
+        assert f"{said}, which means not scored." in shown
 
 
 def test_a_run_in_the_background_is_scored(session: Session) -> None:
