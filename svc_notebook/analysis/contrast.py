@@ -63,6 +63,10 @@ DRAWN_AT_RANDOM = (
     "This holds if the replies with labels were drawn at random. If they were chosen "
     "for what they say, or for their scores, it may be wrong."
 )
+OF_TWO_DIFFERENCES = (
+    "A difference between two subgroups may be up to 200 points: 100 points in the one "
+    "and -100 points in the other."
+)
 HOLDS_AT_ANY_LOOK = (
     "These intervals hold at any number of looks, so replies may be added until the "
     "answer is clear."
@@ -144,6 +148,7 @@ class Contrast:
         factors: The columns whose values were compared.
         scores: The columns that were measured, such as scores.
         by: The columns of the subgroups.
+        overall: With subgroups, the comparisons over all of them together.
         unit: The columns that say which replies belong together.
         pair_by: The columns that replies are paired by.
         margin: The difference that would not matter, if one was given.
@@ -181,6 +186,7 @@ class Contrast:
     looks: Looks = "one"
     is_first_look: bool = True
     labels: str | None = None
+    overall: "Contrast | None" = field(default=None, repr=False)
 
     def flips(
         self,
@@ -283,19 +289,38 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
     if labels is not None:
         labels = check_labels(df, labels, measures, design)
     values = _against(columns, against)
-    rows = [
-        row
-        for column in columns
-        for measure in measures
-        for row in _rows(
-            labelled_study(df, column, measure, design, labels),
-            values.get(column, ...),
-            terms,
-        )
-    ]
+
+    def compared(design: Design) -> Contrast:
+        rows = [
+            row
+            for column in columns
+            for measure in measures
+            for row in _rows(
+                labelled_study(df, column, measure, design, labels),
+                values.get(column, ...),
+                terms,
+            )
+        ]
+        return _compared(df, columns, rows, design, terms, labels)
+
+    if not design.by:
+        return compared(design)
+    return replace(compared(design), overall=compared(replace(design, by=())))
+
+
+def _compared(
+    df: pd.DataFrame,
+    columns: list[str],
+    rows: list[_Row],
+    design: Design,
+    terms: Terms,
+    labels: str | None,
+) -> Contrast:
+    """Correct the comparisons together, and put them into words."""
+    level = terms.level
     p = np.array([p_value(row.pair.estimate, row.null) for row in rows])
     terms = replace(terms, n_family=int((~np.isnan(p)).sum()))
-    p, tails = corrected(p, level=level, correct=correct)
+    p, tails = corrected(p, level=level, correct=terms.correct)
     differences = [
         difference_of(row.pair.estimate, tail=tail, p=float(of_row))
         for row, of_row, tail in zip(rows, p, tails, strict=True)
@@ -311,7 +336,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         for (study, pair, _), difference in zip(rows, differences, strict=True)
     ]
     says = [result.text() for result in sentences]
-    tied = list(_ties(rows, differences, level)) if margin is None else []
+    tied = list(_ties(rows, differences, level)) if terms.margin is None else []
     pair_columns = list(design.pair_by or unit_columns(df))
     return Contrast(
         df=_frame(rows, differences, terms, says),
@@ -319,7 +344,7 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         sentences=sentences,
         notes=[
             *repeated_lines(df),
-            *_interval_notes(rows, looks, labels),
+            *_interval_notes(rows, differences, design.looks, labels),
             *_tied_lines(tied),
         ],
         replies=df,
@@ -328,16 +353,16 @@ def contrast(  # noqa: PLR0913 - a study is described in many words
         by=list(design.by),
         unit=list(design.unit or pair_columns),
         pair_by=pair_columns,
-        margin=margin,
+        margin=terms.margin,
         level=level,
-        correct=correct,
-        missing=missing,
+        correct=terms.correct,
+        missing=design.missing,
         tied=tied,
         drawn=[
             drawn(row.study, row.pair, difference)
             for row, difference in zip(rows, differences, strict=True)
         ],
-        looks=looks,
+        looks=design.looks,
         labels=labels,
     )
 
@@ -690,7 +715,10 @@ def _tied_lines(tied: Sequence[Tie]) -> Iterable[str]:
 
 
 def _interval_notes(
-    rows: Sequence[_Row], looks: Looks, labels: str | None
+    rows: Sequence[_Row],
+    differences: Sequence[Difference],
+    looks: Looks,
+    labels: str | None,
 ) -> Iterable[str]:
     """Return notes on the kind of the intervals, or why there are none."""
     if labels is not None:
@@ -703,3 +731,8 @@ def _interval_notes(
     few = [row for row in rows if 0 < row.pair.estimate.n_units < MIN_PROMPTS]
     if n := len(few):
         yield few_prompts(count_in_words(n, "comparisons"), few[0].study.counted)
+    if any(
+        row.pair.is_between_groups and row.study.is_rate and max(-low, high) > 1
+        for row, (_, low, high, *_) in zip(rows, differences, strict=True)
+    ):
+        yield OF_TWO_DIFFERENCES

@@ -29,6 +29,7 @@ from .rounding import difference_with_interval, number
 
 _COLUMNS = 79  # of a terminal
 _FACTORS = 3  # have a sentence in an answer of a few lines
+_CLEAREST = 4  # sentences in such an answer, of all factors and scores
 _SENTENCES = 6  # further sentences are folded, or counted in a terminal
 _ROWS = 4  # more rows that only one value gets right are folded
 _MAX_DRAWN = 30  # differences in the chart of a page
@@ -77,6 +78,10 @@ class Contrasted(Protocol):
         """The columns of the subgroups."""
 
     @property
+    def overall(self) -> "Contrasted | None":
+        """The comparison over all subgroups together; None without subgroups."""
+
+    @property
     def pair_by(self) -> Sequence[str]:
         """The columns that replies are paired by."""
 
@@ -105,7 +110,7 @@ def html(contrast: Contrasted) -> str:
     """Return a comparison as HTML that needs no kernel and no network."""
     flipped = most_different(contrast)
     first, rest = _sentences(contrast)
-    parts = [_block(first)]
+    parts = [_block(_overall_lines(contrast)), _block(first)]
     if rest:
         title = count_in_words(len(rest), "more sentences")
         parts.append(details_html(title, _block(rest)))
@@ -128,14 +133,20 @@ def text(contrast: Contrasted) -> str:
     facts = _facts(contrast, n_drawn=_MAX_DRAWN_IN_TERMINAL)
     closing = [*([] if flipped is None else [flipped.says]), _hint(flipped)]
     first += shared_remarks(contrast.sentences)
-    blocks = [wrapped(first), *(chart.text() for chart in drawn)]
-    blocks += [wrapped(facts), wrapped(closing)]
+    blocks = [wrapped(_overall_lines(contrast)), wrapped(first)]
+    blocks += [*(chart.text() for chart in drawn), wrapped(facts), wrapped(closing)]
     return to_terminal("\n\n".join(filter(None, blocks)))
 
 
 def short_lines(contrast: Contrasted) -> list[str]:
-    """Return the clearest comparison of each factor, and a sentence on flips."""
-    sentences = clearest(contrast)
+    """Return the clearest comparison of each factor, and a sentence on flips.
+
+    Further scores have a sentence if their result is clear. What applies to all of
+    several sentences follows them.
+    """
+    places = clearest_places(contrast)
+    shared = shared_remarks(contrast.sentences) if len(places) > 1 else []
+    sentences = [contrast.sentences[place].text(without=shared) for place in places]
     if n_more := len(contrast.df) - len(sentences):
         factor, on = (
             repr(names[0] if len(names) == 1 else names)
@@ -145,29 +156,27 @@ def short_lines(contrast: Contrasted) -> list[str]:
             )
         )
         sentences[-1] += f" ({n_more:,} more: run.contrast({factor}, on={on}))"
-    if len(sentences) > 1:
-        sentences += shared_remarks(contrast.sentences)
     flipped = most_different(contrast)
-    return [*sentences, *([] if flipped is None else [flipped.says])]
+    return [*sentences, *shared, *([] if flipped is None else [flipped.says])]
 
 
-def clearest(contrast: Contrasted) -> list[str]:
-    """Return a sentence for each of some factors: what is least likely to be chance.
+def clearest_places(contrast: Contrasted) -> list[int]:
+    """Return where the comparisons that are least likely to be chance are.
 
-    The clearest one comes first. What applies to all of several is left out of them.
+    There is one for each of some factors, the clearest first; then one for each other
+    score whose result is clear.
     """
-    places = _clearest_places(contrast)
-    shared = shared_remarks(contrast.sentences) if len(places) > 1 else []
-    return [contrast.sentences[place].text(without=shared) for place in places]
-
-
-def _clearest_places(contrast: Contrasted) -> list[int]:
-    """Return where the clearest comparison of each of some factors is."""
     in_order = contrast.df["p"].fillna(1.0).argsort(kind="stable").tolist()
-    first: dict[str, int] = {}
+    are_clear = is_clear(contrast)
+    of_factor: dict[str, int] = {}
+    of_score: dict[tuple[str, str], int] = {}
     for place in in_order:
-        first.setdefault(str(contrast.df["factor"].iloc[place]), place)
-    return [*first.values()][:_FACTORS]
+        factor, on = (str(contrast.df[name].iloc[place]) for name in ("factor", "on"))
+        of_factor.setdefault(factor, place)
+        if are_clear[place]:
+            of_score.setdefault((factor, on), place)
+    places = [*of_factor.values()][:_FACTORS]
+    return list(dict.fromkeys([*places, *of_score.values()]))[:_CLEAREST]
 
 
 def is_clear(contrast: Contrasted) -> list[bool]:
@@ -347,18 +356,59 @@ def _is_clear(contrast: Contrasted, row: Mapping[str, Any]) -> bool:
 
 
 def _clear_first(contrast: Contrasted) -> Any:  # noqa: ANN401 - an array
-    """Return the positions of all comparisons, the clear ones first."""
-    return np.argsort(~np.array(is_clear(contrast), dtype=bool), kind="stable")
+    """Return the positions of all comparisons: clear ones, then single subgroups."""
+    is_unclear = ~np.array(is_clear(contrast), dtype=bool)
+    return np.lexsort((_is_between(contrast), is_unclear))
+
+
+def _is_between(contrast: Contrasted) -> Any:  # noqa: ANN401 - an array
+    """Return which comparisons are of the differences in two subgroups."""
+    return contrast.df["is_between_groups"].to_numpy(dtype=bool)
+
+
+def unclear_lines(contrast: Contrasted) -> list[str]:
+    """Say in which subgroups nothing is clear, and if none differ clearly."""
+    are_clear, is_between = np.array(is_clear(contrast)), _is_between(contrast)
+    by = " and ".join(map(spoken, contrast.by))
+    kinds = (
+        (~is_between, f"within a single value of {by}", "comparisons"),
+        (is_between, f"between values of {by}", "pairs"),
+    )
+    return [
+        f"No clear difference {where}: {count_in_words(int(is_kind.sum()), nouns)}."
+        for is_kind, where, nouns in kinds
+        if is_kind.any() and not are_clear[is_kind].any()
+    ]
+
+
+def _overall_lines(contrast: Contrasted) -> list[str]:
+    """Return the sentences over all subgroups, and how these are corrected."""
+    if contrast.overall is None:
+        return []
+    first, rest = _sentences(contrast.overall)
+    more = (
+        [f"{count_in_words(len(rest), 'more comparisons')} over all."] if rest else []
+    )
+    return [*first, *more, *shared_remarks(contrast.overall.sentences)]
 
 
 def _sentences(contrast: Contrasted) -> tuple[list[str], list[str]]:
-    """Return the sentences that are shown, and the rest, in the order of the frame."""
-    order = _clear_first(contrast)
-    parts = (np.sort(part) for part in (order[:_SENTENCES], order[_SENTENCES:]))
+    """Return the sentences that are shown, and the rest, in the order of the frame.
+
+    Of many comparisons of subgroups, only those that are clear are shown.
+    """
+    order, n_shown = _clear_first(contrast), _SENTENCES
+    lines: list[str] = []
+    if contrast.by and len(order) > n_shown:
+        n_shown = min(sum(is_clear(contrast)), n_shown)
+        lines = unclear_lines(contrast)
     shared = shared_remarks(contrast.sentences)
     says = [sentence.text(without=shared) for sentence in contrast.sentences]
-    first, rest = ([says[position] for position in part] for part in parts)
-    return first, rest
+    first, rest = (
+        [says[position] for position in np.sort(part).tolist()]
+        for part in (order[:n_shown], order[n_shown:])
+    )
+    return [*first, *lines], rest
 
 
 def _block(lines: Iterable[str]) -> str:

@@ -265,7 +265,8 @@ def _is_label(name: str) -> bool:
 
 def spoken(name: str) -> str:
     """Return a column as a sentence names it: `model_label` labels the model."""
-    return name.removesuffix(LABEL) if _is_label(name) else name
+    plain = name.removesuffix(LABEL) if _is_label(name) else name
+    return "system prompt" if plain == "system" else plain
 
 
 def in_words(name: str, value: Any) -> str:  # noqa: ANN401 - any column's

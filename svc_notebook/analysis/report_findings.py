@@ -17,6 +17,7 @@ from svc_notebook.display.interval_chart import IntervalChart
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.display.report_page import (
     Drawings,
+    Folded,
     ReportPart,
     ReportReplies,
     ReportSection,
@@ -30,9 +31,14 @@ from svc_notebook.service.params import shorten
 
 from . import rounding
 from .compare import as_markdown, compared, plain
-from .contrast import Contrast
+from .contrast import OF_TWO_DIFFERENCES, Contrast
 from .contrast_display import charts as charts_of
-from .contrast_display import clearest, is_clear, most_different
+from .contrast_display import (
+    clearest_places,
+    is_clear,
+    most_different,
+    unclear_lines,
+)
 from .contrast_sentences import ADJECTIVES, capitalised, shared_remarks
 from .decision import Decision
 from .judge_agreement import judge_agreement
@@ -196,7 +202,7 @@ def reworded(text: str) -> str:
     Columns such as `prompt_label` are named as what they label. How comparisons are
     corrected is left out: it is said once, at the end of the report.
     """
-    text = _LABELS.sub(r"\1", _CORRECTED.sub("", text))
+    text = _LABELS.sub(lambda label: spoken(label[1]), _CORRECTED.sub("", text))
     text = _DIFFERENCE.sub(r"difference in how often the reply is \1", text)
     return capitalised(text)
 
@@ -204,6 +210,11 @@ def reworded(text: str) -> str:
 _LABELS = re.compile(r"\b(combination|model|prompt|system|tools)_(?:label|template)\b")
 _CORRECTED = re.compile(r" ?(?:Not c|C)orrected for [\d,]+ comparisons(?: \(\w+\))?\.")
 _DIFFERENCE = re.compile(rf"\bdifference in ({'|'.join(sorted(ADJECTIVES))})\b")
+
+
+def _head(name: str) -> str:
+    """Name a column above its values."""
+    return reworded(spoken(name))
 
 
 def measured(df: pd.DataFrame, on: Iterable[str]) -> str:
@@ -220,42 +231,51 @@ def _measured(on: str, *, is_share: bool) -> str:
     return f"how often {name} is true"
 
 
-def answer_lines(findings: Findings) -> list[str]:
-    """Return the answer, then the sentences that explain it."""
+def answer_lines(findings: Findings) -> tuple[list[str], list[str]]:
+    """Return the answer, and the sentences that explain it."""
     if findings.decision is not None:
         decision = findings.decision
         rest = decision.says.removeprefix(decision.headline)
-        return [*map(reworded, (decision.headline, rest))]
+        return [reworded(decision.headline)], [reworded(rest)]
     if findings.contrast is not None:
         return _clearest_sentences(findings.contrast)
     if findings.scored is not None:
         rows = [
             (chart, row) for chart in findings.scored.charts for row in chart.intervals
         ]
-        return [
-            *(f"{row.title}: {row.numbers} for {row.name}." for _, row in rows[:3]),
-            "There is one condition, so there is nothing to compare it with.",
+        return [f"{row.title}: {row.numbers} for {row.name}." for _, row in rows[:3]], [
+            "There is one condition, so there is nothing to compare it with."
         ]
     if not has(findings.df, "status", "ok").any():
-        return ["There is no answer: no request has a reply."]
+        return ["There is no answer: no request has a reply."], []
     return [
         "There is no answer: no reply has a score, so nothing says which is better."
-    ]
+    ], []
 
 
-def _clearest_sentences(contrast: Contrast) -> list[str]:
-    """Return the clearest comparison of each factor, and how many more there are."""
-    sentences, n = [*map(reworded, clearest(contrast))], len(contrast.df)
-    n_more = n - len(sentences)
-    if len(sentences) > 1:
-        more = f"And {count_in_words(n_more, 'more comparisons')} below."
-        sentences += [more] if n_more else []
-    elif n_more and any(is_clear(contrast)):
-        sentences.append(f"This is the clearest of {n:,} comparisons.")
-    if n > 1 and not any(is_clear(contrast)):
-        return [f"None of {n:,} comparisons found a difference.", *sentences]
-    claim, but, caveat = sentences[0].partition(". But ")
-    return [f"{claim}.", f"But {caveat}", *sentences[1:]] if but else sentences
+def _clearest_sentences(contrast: Contrast) -> tuple[list[str], list[str]]:
+    """Return the clear results of each factor and score, and what else is below."""
+    places, n = clearest_places(contrast), len(contrast.df)
+    are_clear = is_clear(contrast)
+    shared = shared_remarks(contrast.sentences) if len(places) > 1 else []
+    leads: list[str] = []
+    rest: list[str] = []
+    for place in places:
+        says = reworded(contrast.sentences[place].text(without=shared))
+        (leads if are_clear[place] else rest).append(says)
+    n_more = n - len(places)
+    if n_more and len(places) > 1:
+        rest.append(f"And {count_in_words(n_more, 'more comparisons')} below.")
+    elif n_more and leads:
+        rest.append(f"This is the clearest of {n:,} comparisons.")
+    if not leads and n > 1:
+        return [f"None of {n:,} comparisons found a difference."], rest
+    if not leads:
+        leads, rest = rest[:1], rest[1:]
+    if len(leads) > 1:
+        return leads, rest
+    claim, but, caveat = leads[0].partition(". But ")
+    return ([f"{claim}."], [f"But {caveat}", *rest]) if but else (leads, rest)
 
 
 def difference_section(findings: Findings) -> ReportSection | None:
@@ -354,10 +374,43 @@ def split_section(findings: Findings) -> ReportSection | None:
             is_one = findings.contrast is None or findings.contrast.looks == "one"
             says = [_DESCRIBES, *([] if is_one else [_TOO_SURE])]
             parts.append(Sentences([" ".join(says)], style="quiet"))
-        parts += _difference_parts(
-            findings.split, is_decided=findings.decision is not None
-        )
+        parts += _split_parts(findings.split, is_decided=findings.decision is not None)
     return ReportSection(f"By {' and '.join(findings.by)}", parts)
+
+
+def _split_parts(split: Contrast, *, is_decided: bool) -> Iterator[ReportPart]:
+    """Return the clear differences of subgroups, and fold the others below a line.
+
+    If a single subgroup has a clear difference, the chart shows all of them.
+    """
+    are_clear = np.array(is_clear(split), dtype=bool)
+    is_single = ~split.df["is_between_groups"].to_numpy(dtype=bool)
+    is_shown = are_clear | (is_single & are_clear[is_single].any())
+    shown, rest = _part_of(split, is_shown), _part_of(split, ~is_shown)
+    if is_shown.any():  # without the sentences that cannot tell
+        yield from _difference_parts(shown, is_decided=True)
+        rest = replace(rest, notes=[x for x in rest.notes if x not in shown.notes])
+    yield Sentences([*map(reworded, unclear_lines(split))])
+    if not is_shown.all():
+        title = f"{count_in_words(len(rest.df), 'comparisons')}, none of them clear"
+        if len(rest.df) == 1:
+            title = "1 comparison that is not clear"
+        yield Folded(title, _difference_parts(rest, is_decided=is_decided))
+
+
+def _part_of(contrast: Contrast, is_wanted: Any) -> Contrast:  # noqa: ANN401 - flags
+    """Return some of the comparisons, with the notes that apply to them."""
+    (places,) = np.nonzero(is_wanted)
+    df = contrast.df.iloc[places]
+    has_pairs = bool(df["is_between_groups"].any())
+    return replace(
+        contrast,
+        df=df,
+        notes=[x for x in contrast.notes if has_pairs or x != OF_TWO_DIFFERENCES],
+        says=[contrast.says[place] for place in places],
+        sentences=[contrast.sentences[place] for place in places],
+        drawn=[contrast.drawn[place] for place in places],
+    )
 
 
 _DESCRIBES = (
@@ -378,7 +431,7 @@ def _table_parts(
     if findings.currency:
         heads["cost_per_reply"] += f" ({findings.currency})"
     columns: list[tuple[str, list[str]]] = [
-        (reworded(name), [in_words(name, value) for value in plain(table[name])])
+        (_head(name), [in_words(name, value) for value in plain(table[name])])
         for name in keys
     ]
     for on in findings.on:
@@ -654,7 +707,7 @@ def _table(findings: Findings, places: Sequence[int]) -> ComparisonTable:
         title="",
         row_names=(
             *(["row" if brief[0] == "row" else "reply"] if brief else []),
-            *map(reworded, long),
+            *map(_head, long),
         ),
         column_names=(),
         heads=((),),
@@ -705,7 +758,7 @@ def _value_line(
         value = shorten(texts[name][row], _VALUE_CHARS)
         # the table names a row's number, and models need no name before them
         is_plain = name in plain_names or (position == 0 and name == "row")
-        head = "" if is_plain else f"{shorten(reworded(_short(name)), _HEAD_CHARS)} "
+        head = "" if is_plain else f"{shorten(_head(_short(name)), _HEAD_CHARS)} "
         parts.append(head + value)
     return " · ".join(parts)
 

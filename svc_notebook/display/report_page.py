@@ -12,7 +12,7 @@ from html import escape
 from typing import Protocol
 
 from .escape import to_text, visible
-from .html_styles import verbatim_html
+from .html_styles import details_html, verbatim_html
 from .interval_chart import IntervalChart
 from .text_table import ComparisonTable
 
@@ -187,6 +187,23 @@ class ReportReplies:
         """Return them as written, in code, so that nothing in them is Markdown."""
         head = f"### {to_markdown(self.heading)}\n\n" if self.heading else ""
         return f"{head}{_as_code(repr(self.table))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Parts below a line that opens them; only on a screen, since they are details."""
+
+    title: str
+    parts: Sequence[ReportPart]
+
+    def html(self) -> str:
+        """Return the line, with the parts folded below it."""
+        body = "".join(part.html() for part in self.parts)
+        return f"<div class=screen>{details_html(self.title, body)}</div>"
+
+    def markdown(self) -> str:
+        """Say what is left out, because Markdown cannot fold."""
+        return f"{to_markdown(self.title)}; a report that ends with .html has them."
 
 
 @dataclass(frozen=True, slots=True)

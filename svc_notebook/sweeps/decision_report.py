@@ -21,7 +21,6 @@ from svc_notebook.analysis.contrast_sentences import ADJECTIVES
 from svc_notebook.analysis.decision import Decision
 from svc_notebook.analysis.rated import of_chosen_labels, random_labels
 from svc_notebook.analysis.reply_factors import (
-    LABEL,
     TEMPLATE,
     check_replies,
     coded,
@@ -29,6 +28,7 @@ from svc_notebook.analysis.reply_factors import (
     is_rate,
     named,
     scores,
+    spoken,
 )
 from svc_notebook.analysis.report_findings import (
     JUDGE,
@@ -334,8 +334,8 @@ def _page(
     sections = [
         ReportSection("The answer", _answer(result, findings)),
         difference_section(findings),
-        split_section(findings) if len(findings.df) else None,
         condition_section(findings, table) if len(findings.df) else None,
+        split_section(findings) if len(findings.df) else None,
         _limit_section(result, findings, lines),
         flip_section(findings),
         worst_section(findings),
@@ -371,7 +371,7 @@ def _size(result: RunResult) -> str:
 
 def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
     """Return the answer, and right below it what makes the answer doubtful."""
-    first, *rest = answer_lines(findings)
+    leads, rest = answer_lines(findings)
     warnings = list(_warnings(result, findings.df))
     asked = _question_in_words(result, findings)
     level = findings.contrast.level if findings.contrast else LEVEL
@@ -379,7 +379,7 @@ def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
     brackets += f"({percent(level)})."
     return [
         Sentences([asked] if asked else [], style="quiet"),
-        Sentences([first], style="lead"),
+        Sentences(leads, style="lead"),
         Sentences([*rest, *findings.too_few]),
         Sentences(warnings, style="warn"),
         Sentences([brackets] if findings.scored else [], style="quiet"),
@@ -394,7 +394,7 @@ def _question_in_words(result: RunResult, findings: Findings) -> str:
     if findings.contrast is None:
         return ""
     compared = [
-        name.removesuffix(LABEL).removesuffix(TEMPLATE)
+        f"the {spoken(name.removesuffix(TEMPLATE))}"
         for name in findings.contrast.factors
     ]
     verb = "does" if len(compared) == 1 else "do"
@@ -407,7 +407,8 @@ def _decision_in_words(fixed: DecisionPlan, df: pd.DataFrame) -> str:
     name, column = fixed.on, column_of(df, fixed.on)
     is_share = is_rate(df, column)
     is_one = fixed.factor in df.columns
-    which = fixed.factor if is_one else f"combination of {fixed.factor}"
+    factors = " and ".join(map(spoken, fixed.factor.split(" and ")))
+    which = factors if is_one else f"combination of {factors}"
     asked = f"which {which} has the highest {name}?"
     if is_share and name in ADJECTIVES:
         asked = f"which {which} is {name} most often?"
@@ -578,7 +579,7 @@ def _source(plan: Plan) -> str:
 
 
 def _texts(plan: Plan, name: str) -> Iterator[tuple[str, str]]:
-    """Return the prompts or system messages of the plan, each with its heading."""
+    """Return the prompts or system prompts of the plan, each with its heading."""
     label = LABELS[name]
     for dimension in plan.grid.dimensions:
         if name not in dimension.names:
@@ -586,7 +587,7 @@ def _texts(plan: Plan, name: str) -> Iterator[tuple[str, str]]:
         for position, point in enumerate(dimension.points, start=1):
             if (text := point.get(name)) is None:
                 continue
-            head = {"prompt": "Prompt", "system": "System message"}[name]
+            head = {"prompt": "Prompt", "system": "System prompt"}[name]
             which = f" {position}" if len(dimension.points) > 1 else ""
             if label in point:
                 which = f" {point[label]}"

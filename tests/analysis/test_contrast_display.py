@@ -172,6 +172,38 @@ def test_subgroups_are_named_on_the_axis() -> None:
     ]
 
 
+def test_each_score_has_its_result_over_all_before_the_subgroups() -> None:
+    """Of subgroups only what is clear is said, and whether nothing is."""
+    frame = _right({SMALL: 0.5, LARGE: 0.9}, n_prompts=20)
+    is_short = (frame["model"] == SMALL) | (frame["row"] % 2 == 0)
+    frame["score_short"] = is_short.astype("boolean")
+    frame.insert(0, "topic", [f"topic {row % 4}" for row in frame["row"]])
+
+    compared = svc.contrast(frame, "model", on=["right", "short"], by="topic")
+
+    overall = svc.contrast(frame, "model", on=["right", "short"])
+    assert compared.overall is not None
+    assert compared.overall.says == overall.says
+    says, after, *_ = str(compared).split("\n\n")
+    lines = " ".join(says.split())
+    first, second = ("70b is right more often", "short is true more often for 8b")
+    assert lines.index(first) < lines.index(second)
+    assert "difference between values of topic" in " ".join(after.split())
+    assert "cannot tell yet" not in str(compared).lower()
+
+
+def test_a_difference_of_differences_is_explained() -> None:
+    """Of shares it reaches from -200 to 200 points, which surprises readers."""
+    frame = _right({SMALL: 0.5, LARGE: 0.9}, n_prompts=8)
+    frame.insert(0, "topic", [f"topic {row % 2}" for row in frame["row"]])
+
+    notes = svc.contrast(frame, "model", on="right", by="topic").notes
+    without = svc.contrast(frame, "model", on="right").notes
+
+    assert any("may be up to 200 points" in note for note in notes)
+    assert not any("200 points" in note for note in without)
+
+
 @pytest.mark.slow
 def test_flips_of_subgroups_say_that_they_are_of_all() -> None:
     """The rows below a comparison by language are those of every language."""

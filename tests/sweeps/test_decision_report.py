@@ -174,7 +174,10 @@ def test_a_report_is_written_for_others(session: Session, tmp_path: Path) -> Non
     assert heads == "| prompt | model | right | rows | replies | median seconds |"
     assert re.findall(r"\| (?:\d\.\d{1,3}|under 0\.001) \|\n", text)
     assert not re.findall(r"\| 0\.\d{4,} \|\n", text)
-    assert "Question: do prompt and model change how often the reply is right?" in text
+    assert (
+        "Question: do the prompt and the model change how often the reply is right?"
+        in text
+    )
     assert "All 48 requests that were planned have a reply." in text
     assert "more rows are not shown\n" in text
     assert "not right:" in text
@@ -228,14 +231,70 @@ def test_a_report_is_split_by_a_column_of_the_rows(
     file, *_ = run.report(tmp_path / "a.md", by="language")
 
     text = file.read_text("utf-8")
-    part = text[text.index("## By language") : text.index("## The figures")]
+    part = text[text.index("## By language") : text.index("## What the data cannot")]
     assert "| language | model | right | rows |" in part
     assert "| th | 70b | 100 % (85 to 100) | 24 |" in part
     assert "- With language th, 70b is right more often than 8b: " in part
-    assert "depends on language: 50 points for en, 50 points for th" in part
+    assert "No clear difference between values of language: 1 pair." in part
+    assert "1 comparison that is not clear; a report that ends with .html" in part
     assert "70b is right more often than 8b: 100 % against 50 %" in text.split(part)[0]
     with pytest.raises(ParameterError, match="lang"):
         run.report(tmp_path / "b.md", by="lang")
+
+
+def _two_scores(session: Session) -> Run:
+    """Return a run of two system prompts: one is right, the other is short."""
+    rows = pd.concat([ROWS[["mail"]]] * 2, ignore_index=True)
+    rows["topic"] = [f"topic {n % 4}" for n in range(len(rows))]
+    scores = {
+        "fits": lambda row: row["system_label"] == "short" or row["row"] % 4 == 0,
+        "polite": lambda row: row["system_label"] == "kind" or row["row"] == 1,
+    }
+    system = {"kind": "Be kind.", "short": "Be short."}
+    return _planned(session, rows=rows, model=SMALL, system=system, scores=scores)
+
+
+def test_the_answer_has_the_clear_result_of_each_score(
+    session: Session, tmp_path: Path
+) -> None:
+    """Both are in the lead, and the question names the system prompt."""
+    run = _two_scores(session).run()
+
+    (file,) = run.report(tmp_path / "a.html")
+
+    html = file.read_text("utf-8")
+    leads = re.findall('<p class="lead">(.*?)</p>', html)
+    assert [lead.partition(" for ")[0] for lead in leads] == [
+        "polite is true more often",
+        "fits is true more often",
+    ]
+    text = _Page(html).text
+    assert "Question: does the system prompt change how often fits is true" in text
+    assert "comparisons" not in text.split("Differences")[0]
+    assert "fits is true more often for short than for kind" in " ".join(
+        repr(run).split()
+    )
+
+
+def test_subgroups_in_which_nothing_is_clear_are_folded(
+    session: Session, tmp_path: Path
+) -> None:
+    """The overall figures come first, and a sentence says that nothing is clear."""
+    run = _two_scores(session).run()
+
+    (file,) = run.report(tmp_path / "a.html", by="topic")
+
+    html = file.read_text("utf-8")
+    assert _Page(html).faults == []
+    headings = re.findall("<h2>(.*?)</h2>", html)
+    assert headings.index("The figures") < headings.index("By topic")
+    part = html[html.index("By topic</h2>") : html.index("What the data cannot")]
+    shown, _, folded = part.partition("<details>")
+    assert "Cannot tell yet" not in shown
+    assert "No clear difference between values of topic: 12 pairs." in shown
+    assert "topic 0: short minus kind" not in shown
+    assert "cannot tell yet" in folded
+    assert "may be up to 200 points" in folded
 
 
 def _many_rows() -> pd.DataFrame:
@@ -255,7 +314,7 @@ def test_a_decision_is_split_by_a_column_of_the_rows(
 
     text = file.read_text("utf-8")
     assert decision.headline in text
-    part = text[text.index("## By language") : text.index("## The figures")]
+    part = text[text.index("## By language") : text.index("## What the data cannot")]
     assert "| language | model | right |" in part
     assert "These figures describe parts of the rows; the answer is" in part
     assert "Their ranges are for one look" in part
