@@ -137,8 +137,7 @@ class _Row(NamedTuple):
 class Contrast:
     """The comparisons of values of factors: shown in a cell, and a frame in `df`.
 
-    A cell shows a sentence for each comparison, a chart with intervals (a filled point
-    is clear, a hollow one is not), ties, costs, and rows that one of two gets right.
+    A cell shows sentences, a chart (a filled point is clear), ties, costs, and flips.
 
     Attributes:
         df: One row for each comparison, as `contrast_df` returns.
@@ -148,7 +147,7 @@ class Contrast:
         factors: The columns whose values were compared.
         scores: The columns that were measured, such as scores.
         by: The columns of the subgroups.
-        overall: With subgroups, the comparisons over all of them together.
+        overall: The comparisons over all subgroups, if there are any.
         unit: The columns that say which replies belong together.
         pair_by: The columns that replies are paired by.
         margin: The difference that would not matter, if one was given.
@@ -163,8 +162,7 @@ class Contrast:
         labels: The column of the labels that scores are corrected by, if there is one.
 
     Example:
-        >>> compared = run.contrast("model", on="right")
-        >>> differences = compared.df["difference"]
+        >>> differences = run.contrast("model", on="right").df["difference"]
     """
 
     df: pd.DataFrame = field(repr=False)

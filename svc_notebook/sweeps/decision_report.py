@@ -579,7 +579,7 @@ def _source(plan: Plan) -> str:
 
 
 def _texts(plan: Plan, name: str) -> Iterator[tuple[str, str]]:
-    """Return the prompts or system prompts of the plan, each with its heading."""
+    """Return the prompts of the plan or its system prompts, each with its heading."""
     label = LABELS[name]
     for dimension in plan.grid.dimensions:
         if name not in dimension.names:
