@@ -368,7 +368,7 @@ def test_a_reply_to_a_cell_grows_in_the_panel(chat: Chat) -> None:
     expect(cell).to_contain_text("interrupted")
     expect(chat.said).to_have_text("Reply ended")
     chat.ended("Speak slowly from a cell", "word3")
-    expect(chat.last).to_contain_text("interrupted")
+    expect(chat.last).to_contain_text("Interrupted")
     assert len(chat.emulator.requests) == n_asked
     chat.notebook.wait_idle()
     chat.composer.fill("")
