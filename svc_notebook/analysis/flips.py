@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
+from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.display.html_styles import BODY, details_html
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.display.text_table import ComparedText, ComparisonTable
@@ -85,7 +86,7 @@ class Flips:
 
     def __repr__(self) -> str:
         tables = (f"{head}\n\n{table}" for head, table in self.tables)
-        return to_terminal("\n\n".join([self.says, *tables]))
+        return fitted_to_terminal(to_terminal("\n\n".join([self.says, *tables])))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return {"text/html": self.html(), "text/plain": repr(self)}

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
@@ -85,7 +86,7 @@ class JudgeAgreement:
     notes: list[str]
 
     def __repr__(self) -> str:
-        return to_terminal("\n".join([*self.says, *self.notes]))
+        return fitted_to_terminal(to_terminal("\n".join([*self.says, *self.notes])))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         html = sentences_html(self.says, self.notes)

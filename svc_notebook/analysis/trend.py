@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.display.html_styles import sentences_html
 from svc_notebook.display.number_words import count_in_words
 from svc_notebook.errors import ParameterError
@@ -79,7 +80,7 @@ class Trend:
     says: str
 
     def __repr__(self) -> str:
-        return to_terminal(self.says)
+        return fitted_to_terminal(to_terminal(self.says))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:  # noqa: ANN401 - IPython's
         return {"text/html": sentences_html([self.says]), "text/plain": repr(self)}

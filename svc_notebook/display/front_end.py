@@ -102,7 +102,7 @@ def write_warning(line: str) -> None:
 def _write_remark(line: str, html: str) -> None:
     text = to_terminal(line)
     if _kernel_shell() is None:
-        write_line(text)
+        write_line(fitted_to_terminal(text))
         return
     with suppress(Exception):  # as `write_line`: a remark stops nothing
         _publish({"text/html": html, "text/plain": text}, None)

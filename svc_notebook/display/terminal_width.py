@@ -21,11 +21,15 @@ def padded(text: str, n_columns: int) -> str:
 def wrapped(text: str, n_columns: int) -> str:
     """Break a line behind a middle dot, or else at a blank.
 
-    A terminal breaks it anywhere, also within words.
+    A terminal breaks it anywhere, also within words. All lines begin in one column.
     """
-    parts = _filled(_BEHIND_DOT.split(text), n_columns)
+    unindented = text.lstrip(" ")
+    indent = text.removesuffix(unindented)
+    room = n_columns - len(indent)
     return "\n".join(
-        line for part in parts for line in _filled(_BLANK.split(part), n_columns)
+        indent + line
+        for part in _filled(_BEHIND_DOT.split(unindented), room)
+        for line in _filled(_BLANK.split(part), room)
     )
 
 

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from .escape import to_terminal, to_text, without_blank_lines
+from .front_end import fitted_to_terminal
 from .growing_markdown import Blocks
 from .html_styles import details_html, quiet_html
 from .markdown import reply_html, to_html, with_line_feeds
@@ -23,7 +24,7 @@ MAX_BYTES = 1_200_000  # of the HTML
 MAX_PLAIN_BYTES = 300_000  # of the plain text
 MAX_FOLDED_CHARS = 8_000  # of one text
 _ALL_FOLDED_CHARS = 400_000  # of all texts together
-_LINE_CHARS = 76  # fits a terminal of 80, indented by four
+_LINE_CHARS = 75  # with its indent, the most that `fitted_to_terminal` leaves at 80
 _COLUMN_EM, _WIDE_EM = 11, 44
 
 _CELL = (
@@ -139,7 +140,7 @@ class ComparisonTable:
         blocks = (self._block(key, fields) for key, fields in self.rows)
         rows = _rows_that_fit(blocks, MAX_PLAIN_BYTES)
         lines = (self.title, *rows, *self._left_out(len(rows)))
-        return to_terminal("\n".join(lines).strip("\n"))
+        return fitted_to_terminal(to_terminal("\n".join(lines).strip("\n")))
 
     def _block(self, key: TableKey, fields: Sequence[Sequence[ComparedText]]) -> str:
         lines = ["", _key_text(self.row_names, key)]

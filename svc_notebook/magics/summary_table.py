@@ -1,13 +1,16 @@
 """A frame that a cell shows as a sentence and a narrow table of its main columns."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import pandas as pd
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.front_end import fitted_to_terminal
+from svc_notebook.display.front_end import Output, fitted_to_terminal
 from svc_notebook.display.html_styles import message_html, quiet_html
+from svc_notebook.display.terminal_width import padded, width, wrapped
 
+_BETWEEN = "  "  # columns, in a terminal
 _LEFT = ' style="text-align:left"'  # notebook hosts align cells to the right
 
 
@@ -27,15 +30,9 @@ class Listing(pd.DataFrame):
 
     def __repr__(self) -> str:
         sentence, note, table = self.summary
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = (
-            "  ".join(map(str.ljust, row, widths)).rstrip()
-            for row in table
-            if table[1:]
-        )
         above, below = map(fitted_to_terminal, map(to_terminal, (sentence, note)))
-        shown = (above, to_terminal("\n".join(lines)), below)
-        return "\n\n".join(filter(None, shown))
+        cells = [list(map(to_terminal, row)) for row in table if table[1:]]
+        return "\n\n".join(filter(None, (above, _in_columns(cells), below)))
 
     def _repr_html_(self) -> str:
         sentence, note, table = self.summary
@@ -46,6 +43,40 @@ class Listing(pd.DataFrame):
         rows = "".join(f"<tr>{row}</tr>" for row in drawn if table[1:])
         below = quiet_html(message_html(note)) if note else ""
         return f"<div><p>{message_html(sentence)}</p><table>{rows}</table>{below}</div>"
+
+
+def _in_columns(table: Sequence[Sequence[str]]) -> str:
+    """Draw a table; in a terminal, wide columns break at blanks until it fits."""
+    columns = list(zip(*table, strict=True))
+    widths = [max(map(width, column)) for column in columns]
+    least = [max(map(width, " ".join(column).split())) for column in columns]
+    room = Output().columns() - 1 - len(_BETWEEN) * (len(columns) - 1)
+    while 0 < room < sum(widths):
+        narrower = [
+            [*widths[:at], widths[at] - 1, *widths[at + 1 :]]
+            for at in range(len(widths))
+            if widths[at] > least[at]
+        ]
+        if not narrower:
+            break
+        # the one with the fewest lines, and of these the one with the widest column cut
+        widths = min(
+            narrower,
+            key=lambda some: (len(_lines(table, some)), sorted(some, reverse=True)),
+        )
+    return "\n".join(_lines(table, widths))
+
+
+def _lines(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    """Return the lines of a table whose columns have these widths."""
+    return [
+        _BETWEEN.join(map(padded, parts, widths)).rstrip()
+        for row in table
+        for parts in zip_longest(
+            *(wrapped(*cell).split("\n") for cell in zip(row, widths, strict=True)),
+            fillvalue="",
+        )
+    ]
 
 
 def listing(

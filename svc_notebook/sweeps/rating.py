@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from svc_notebook.display.escape import to_terminal
+from svc_notebook.display.front_end import fitted_to_terminal
 from svc_notebook.errors import ParameterError, write_line
 from svc_notebook.ledger.exchange_rows import to_sortable
 from svc_notebook.ledger.ledger import Ledger
@@ -334,7 +335,7 @@ class Rating:
         keys = "  ".join(f"{step.key} {step.label}" for step in self.scale)
         steps = {step.key: step.value for step in self.scale}
         while (card := self.card()) is not None:
-            write_line(to_terminal(_card_as_text(card, self.n_total)))
+            write_line(_fitted(_card_as_text(card, self.n_total)))
             try:
                 key, _, note = (
                     input(f"{keys}  s skip  u undo > ").strip().partition(" ")
@@ -354,11 +355,11 @@ class Rating:
                     f"There is no key {key!r}. Write a note after a key: 1 my note"
                 )
         for line in self.lines():
-            write_line(to_terminal(line))
+            write_line(_fitted(line))
         return self
 
     def __repr__(self) -> str:
-        return to_terminal("\n".join(self.lines()))
+        return _fitted("\n".join(self.lines()))
 
     def _next_step(self) -> str:
         if self.notes:
@@ -640,6 +641,11 @@ def _user_name() -> str:
 
 def _as_replies(key: "ReplyKey", other: "ReplyKey | None") -> "tuple[ReplyKey, ...]":
     return (key,) if other is None else (key, other)
+
+
+def _fitted(text: str) -> str:
+    """Make a text safe for a terminal, and break its lines at blanks."""
+    return fitted_to_terminal(to_terminal(text))
 
 
 def _card_as_text(card: RatingCard, n_total: int) -> str:

@@ -51,6 +51,20 @@ STUDY = _studied(
 )
 
 
+def test_a_terminal_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the sentences nor in what tells the rows apart."""
+    studied = STUDY.assign(label="a complaint about a parcel that came late")
+    rows = svc.contrast(studied, "model", on="right").flips()
+    wide = repr(rows)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "50")
+
+    narrow = repr(rows)
+
+    assert max(map(len, narrow.split("\n"))) < 50 < max(map(len, wide.split("\n")))
+    assert narrow.split() == wide.split()
+
+
 def test_rows_are_counted_each_way() -> None:
     """Three rows are right only for the large model, one only for the small one."""
     rows = svc.contrast(STUDY, "model", on="right").flips()

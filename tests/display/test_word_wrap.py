@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_notebook.display.front_end import Output
+from svc_notebook.display.front_end import Output, write_warning
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.display.terminal_width import width, wrapped
 
@@ -111,6 +111,23 @@ def test_no_line_begins_with_a_dot(parts: list[list[str]], n_columns: int) -> No
     assert not any(row.startswith("·") for row in lines)
     for row in lines:
         assert width(row) <= n_columns or " " not in row.removesuffix(" ·")
+
+
+def test_an_indented_line_goes_on_below_itself() -> None:
+    """A list in a note stays a list."""
+    assert wrapped("  one two three four", 12) == "  one two\n  three four"
+
+
+def test_a_remark_in_a_terminal_breaks_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as the note below a run."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(N_COLUMNS))
+
+    write_warning("8 of 16 replies were cut.")
+
+    assert capsys.readouterr().err == "8 of 16 replies\nwere cut.\n"
 
 
 def test_a_footer_has_no_line_with_only_a_dot(monkeypatch: pytest.MonkeyPatch) -> None:

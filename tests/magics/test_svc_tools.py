@@ -42,6 +42,13 @@ number = 7
 class Bill: ...
 '''
 
+LONG_TOOL = '''
+@svc.tool
+def convert_currency(amount: float, source: str, target: str) -> float:
+    """Convert an amount of money from a currency into another."""
+    return amount
+'''
+
 
 @pytest.fixture
 def tools(shell: Shell) -> Shell:
@@ -183,6 +190,29 @@ def test_the_list_of_tools_is_narrow(tools: Shell) -> None:
     assert "asks first" in shown
     assert "asks_first" not in shown
     assert "No variable holds a tool" in none
+
+
+@pytest.mark.parametrize("n_columns", [80, 100])
+def test_a_list_that_is_too_wide_breaks_at_blanks(
+    tools: Shell, monkeypatch: pytest.MonkeyPatch, n_columns: int
+) -> None:
+    """Each column goes on below itself, so that all heads are above their column."""
+    tools.run(LONG_TOOL)
+    tools.run("%svc tools add convert_currency")
+    listed = tools.run("%svc tools").value
+    wide = repr(listed).split()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(n_columns))
+
+    shown = repr(listed)
+
+    lines = shown.split("\n")
+    assert max(map(len, lines)) < n_columns
+    assert sorted(shown.split()) == sorted(wide)
+    [heads] = [line for line in lines if line.startswith("variable")]
+    [tokens] = [line for line in lines if line.startswith("convert_currency ")]
+    assert tokens.index("~") == heads.index("tokens")
+    assert tokens.index("Convert") == heads.index("what it does")
 
 
 def test_a_tools_definition_is_shown_as_it_is_sent(
