@@ -7,7 +7,7 @@ from itertools import groupby
 from textwrap import fill
 
 from svc_notebook.display.escape import to_text
-from svc_notebook.display.html_styles import verbatim_html
+from svc_notebook.display.html_styles import message_html, verbatim_html
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.params import did_you_mean
 
@@ -59,7 +59,7 @@ class HelpRow:
     def html(self) -> str:
         """Return the row for any width: a text without room goes below its name."""
         nowrap = r"<span style=white-space:nowrap>\g<0></span>"
-        text = _UNBROKEN.sub(nowrap, to_text(self.text))
+        text = _UNBROKEN.sub(nowrap, message_html(self.text))
         if not self.name:
             return f"<div>{text or '&nbsp;'}</div>"
         # below its name, the text is two columns further in

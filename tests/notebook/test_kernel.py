@@ -349,4 +349,6 @@ def test_help_breaks_no_words_in_a_narrow_cell(kernel: Kernel) -> None:
     assert "{{name}} puts a variable in" in page["text/plain"]
     assert "flex-wrap:wrap" in page["text/html"]
     assert ">--no-record</span>" in page["text/html"]
+    assert ">%svc help all</code>" in page["text/html"]
+    assert "`" not in page["text/html"]
     assert ran.all("stream") == []
