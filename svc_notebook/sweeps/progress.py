@@ -29,6 +29,10 @@ _FORMAT_WITHOUT_BAR = "{desc} {unit}"  # a shorter bar says nothing
 _LEAST_CELLS = 8  # least width of a bar in a terminal
 _AROUND_BAR = width(_FORMAT.format(desc="", bar="", unit=""))
 _BETWEEN = " · "
+# A terminal writes this at the end of a line that Ctrl-C interrupts. If it went on in
+# the next line, the bars would be drawn below; the last drawing covers it.
+_INTERRUPT_ECHO = len("^C")
+_INCOMPLETE = "#ffa500"  # the colour of a bar with failures, or that ended early
 _LEAST_BAR = "10em"  # least width of a bar in a notebook
 _MARGINS = "4px"  # left and right of a widget
 _ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:.2em .6em"
@@ -54,6 +58,11 @@ class ModelProgress:
     def count(self) -> str:
         """The text before the bar: the name, and how many of all are done."""
         return f"{to_terminal(self.name)} {self.n_done:,}/{self.n_total:,}"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all is done."""
+        return self.n_done == self.n_total
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,10 @@ class Bars:
         self._is_over = is_last
         try:
             self._columns = self._widest(models)
-            self._n_terminal = get_terminal_size().columns - 1  # some break a full line
+            # some terminals break a full line
+            self._n_terminal = get_terminal_size().columns - 1
+            if not is_last:
+                self._n_terminal -= _INTERRUPT_ECHO
             # bars that were left out stay away, so that lines do not move
             self._has_bar &= all(
                 width(to_terminal(model.note).split(_BETWEEN)[0])
@@ -128,7 +140,8 @@ class Bars:
         bar.n = progress.n_done
         bar.total = progress.n_total
         bar.desc, bar.unit = progress.count, to_terminal(progress.note)
-        bar.colour = "#ffa500" if progress.is_bad else None  # tqdm warns of names
+        is_incomplete = progress.is_bad or (self._is_over and not progress.is_full)
+        bar.colour = _INCOMPLETE if is_incomplete else None  # tqdm warns of names
         if self._where is Screen.NOTEBOOK:
             for text, columns in zip(
                 bar.container.children[::2], self._columns, strict=True
@@ -140,6 +153,8 @@ class Bars:
             bar.bar_format = _FORMAT if self._has_bar else _FORMAT_WITHOUT_BAR
             before, after = self._columns
             room = self._room(has_bar=self._has_bar)
+            if self._is_over:
+                after += _INTERRUPT_ECHO
             bar.desc = padded(bar.desc, before)
             bar.unit = padded(_first_parts(bar.unit, room), min(after, room))
             bar.refresh()
@@ -218,8 +233,8 @@ def _ended_bar(progress: ModelProgress, columns: tuple[int, int]) -> Bundle:
             columns, (progress.count, progress.note), strict=True
         )
     )
-    is_full = progress.n_done == progress.n_total
-    colour = "#ffa500" if progress.is_bad else "#4caf50" if is_full else "#f44336"
+    is_green = progress.is_full and not progress.is_bad
+    colour = "#4caf50" if is_green else _INCOMPLETE
     percent = 100 * progress.n_done / max(progress.n_total, 1)
     done = f'<div style="height:1.3em;width:{percent:.4g}%;background:{colour}"></div>'
     return {

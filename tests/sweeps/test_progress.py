@@ -82,6 +82,43 @@ def test_the_bars_of_a_run_are_below_each_other(
     assert drawn[0] == drawn[1]
 
 
+def _screen(printed: str) -> list[str]:
+    """Return the lines of a terminal of 80 columns, which goes on in the next line."""
+    lines, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[[\d;]*\w|.", printed, re.DOTALL):
+        if part == "\r":
+            column = 0
+        elif part == "\x1b[A":
+            row -= 1
+        elif part == "\n" or (not part.startswith("\x1b") and column == 80):
+            row, column = row + 1, 0
+        if part[0] >= " ":
+            lines += [""] * (row + 1 - len(lines))
+            line = lines[row].ljust(column)
+            lines[row] = line[:column] + part + line[column + 1 :]
+            column += 1
+    return [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("note", ["9 tokens", f"waits for {'m' * 60}"])
+def test_what_ctrl_c_writes_leaves_no_old_line(
+    monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    """A terminal writes "^C" behind a bar, or behind a line without a bar."""
+    terminal = _terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    bars = Bars(Screen.TERMINAL, clock=lambda: 0.0)
+    parts = [ModelProgress(name=name, n_done=3, n_total=10, note=note) for name in "mo"]
+
+    bars.show(parts)
+    terminal.write("^C")
+    bars.show(parts, is_last=True)
+
+    drawn = [line for line in _screen(terminal.getvalue()) if line]
+    assert [line[:6] for line in drawn] == ["m 3/10", "o 3/10"]
+    assert "^" not in "".join(drawn)
+
+
 def test_a_notebook_gets_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook each part is a bar of widgets."""
     shown: list[Any] = []
@@ -111,6 +148,26 @@ def test_a_notebook_keeps_bars_without_widgets(monkeypatch: pytest.MonkeyPatch) 
     assert bundle["text/plain"] == "<b>m</b> 3/12 · 20 tokens"
     assert "&lt;b&gt;m&lt;/b&gt; 3/12" in bundle["text/html"]
     assert "width:25%" in bundle["text/html"]
+
+
+def test_all_bars_of_a_stopped_run_have_one_colour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With failures or without; a complete one is green."""
+    kept: list[Any] = []
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "IPython.display.update_display", lambda bundle, **_: kept.append(bundle)
+    )
+    whole = ModelProgress(name="w", n_done=5, n_total=5)
+
+    Bars(Screen.NOTEBOOK).show([*PARTS, whole], is_last=True)
+
+    colours = [
+        re.findall("width:[^;]*%;background:(#.{6})", bundle["text/html"])
+        for bundle in kept
+    ]
+    assert colours[0] == colours[1] != colours[2]
 
 
 @pytest.mark.slow
