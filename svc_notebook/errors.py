@@ -38,7 +38,6 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from textwrap import wrap
 from traceback import walk_tb
 from types import FrameType, ModuleType
 from typing import Protocol
@@ -389,10 +388,11 @@ class Interrupted(KeyboardInterrupt):
     def _render_traceback_(self) -> list[str]:
         # a narrow cell would break a longer line within a word; one item, since a
         # Markdown page made of the notebook has a blank line after each item
-        return ["\n".join(wrap(str(self), _INTERRUPTED_CHARS))]
+        text = str(self)
+        return [text if len(text) <= _LINE_CHARS else text.replace("; ", ";\n")]
 
 
-_INTERRUPTED_CHARS = 48
+_LINE_CHARS = 48
 _SKIPPED_PACKAGES = {"svc_notebook", "IPython"}
 _THREAD_PACKAGES = {"asyncio", "concurrent", "threading"}
 

@@ -88,7 +88,7 @@ ANNOUNCED_S = 60.0  # a wait of this length or more is printed
 KEPT = "what arrived is kept"
 INTERRUPTED = f"(interrupted - {KEPT}; call this again on the same run for the rest)"
 ALL_SENT = f"(interrupted - {KEPT}; nothing is left to send)"
-NOT_SENT = "(interrupted while the workers were starting - nothing more was sent)"
+NOT_SENT = "(interrupted while the workers were starting; nothing more was sent)"
 
 # after many of these errors in a row, a model is given up
 _OF_SERVICE = (TransportError, ServerFaultError, AuthError, DocumentError)

@@ -325,7 +325,7 @@ def test_a_run_goes_on_after_an_interrupt_of_the_start(
         cwd=Path(__file__).parents[2],
     )
 
-    said = "(interrupted while the workers were starting - nothing more was sent)"
+    said = "(interrupted while the workers were starting; nothing more was sent)"
     assert ended.stdout.splitlines() == [said, "0"]
     assert len(emulator.requests) == 2
     assert _wait_until_gone() == []
