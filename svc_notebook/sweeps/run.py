@@ -14,7 +14,16 @@ from dataclasses import replace
 from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    Never,
+    NoReturn,
+    ParamSpec,
+    Self,
+)
 
 from svc_notebook.analysis.read_answers import answer_type
 from svc_notebook.analysis.scorers import compared_columns
@@ -132,6 +141,17 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.plan.grid)
+
+    if not TYPE_CHECKING:  # a type checker is to see the mistake
+
+        def __iter__(self) -> NoReturn:
+            """Refuse to be iterated over, and say where the replies are."""
+            raise ParameterError(
+                "A run is not a list of replies. `run.replies_df()['text']` has their "
+                "texts, one after the other; `run.reply(model=...)` returns one reply, "
+                "with all that is known of it.",
+                param="run",
+            )
 
     @property
     def plan(self) -> Plan:

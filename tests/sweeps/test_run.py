@@ -351,6 +351,19 @@ def test_a_second_interrupt_cancels_at_once(
     assert run.replies_df()["status"].tolist() == ["ok", "cancelled"]
 
 
+def test_a_run_is_not_iterated_over_but_says_where_its_replies_are(
+    session: Session,
+) -> None:
+    """`for x in run` would not say whether it means rows, trials or replies."""
+    run: Any = plan_run(session, ["quick", "slow"])
+
+    with pytest.raises(ParameterError, match="not a list of replies") as refused:
+        next(iter(run))
+
+    assert "`run.replies_df()" in str(refused.value)
+    assert "`run.reply(" in str(refused.value)
+
+
 def test_a_run_is_not_pickled_but_says_how_to_get_it_back(session: Session) -> None:
     """Pickling a run names the call that rebuilds it."""
     run = plan_run(session, "Hi", model=SMALL, name="n").run()
