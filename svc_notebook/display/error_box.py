@@ -92,8 +92,10 @@ class ErrorBox:
             f"  {part}"
             for line in self.lines
             for paragraph in line.split("\n")
-            # hosts would break a long line anywhere, even within a word
-            for part in wrap(to_terminal(paragraph), n_chars) or [""]
+            # hosts would break a long line anywhere, even within a word; at a hyphen it
+            # could be an option or a command
+            for part in wrap(to_terminal(paragraph), n_chars, break_on_hyphens=False)
+            or [""]
         ]
 
     @property

@@ -71,6 +71,10 @@ class CommandLine:
 
 
 _OPTIONS = "Options go first, as in `%svc -t 0.2 QUESTION`"
+_FORGET = (
+    "To forget turns, write `%svc reset NAME`, or `%svc hide NAME TURN` for one; in a "
+    "terminal, `svc-notebook ledger forget` deletes what the ledger keeps of them"
+)
 # Commands of other tools: how many words may follow, and what to write here instead.
 _OTHER_COMMANDS = {
     **dict.fromkeys(
@@ -85,7 +89,11 @@ _OTHER_COMMANDS = {
     "model": (1, "To choose a model, write `%svc use MODEL`"),
     "set": (2, _OPTIONS),
     **dict.fromkeys(
-        ("forget", "new", "undo"),
+        ("forget", "delete", "remove", "erase"),
+        (1, _FORGET),
+    ),
+    **dict.fromkeys(
+        ("new", "undo"),
         (
             0,
             "To forget turns, write `%svc reset NAME`; `%svc hide NAME TURN` skips one",

@@ -116,3 +116,11 @@ def test_a_message_does_not_repeat_the_headline() -> None:
     )
 
     assert ErrorBox.of(error).text().count("Nothing was sent") == 1
+
+
+def test_a_box_breaks_no_command_at_a_hyphen() -> None:
+    """Half of it could not be copied."""
+    command = "svc-notebook-with-a-long-name ledger"
+    box = ErrorBox.of(errors.ParameterError(f"{'word ' * 12}{command} deletes it."))
+
+    assert command.partition(" ")[0] in box.text()
