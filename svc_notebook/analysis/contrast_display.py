@@ -277,10 +277,7 @@ def _interval(
     name, amounts, means = contrast.drawn[position]
     value, low, high = amounts
     numbers = difference_with_interval(
-        amounts,
-        is_rate=is_share,
-        means=() if row["is_between_groups"] else means,
-        level=contrast.level,
+        amounts, is_rate=is_share, means=means, level=contrast.level
     )
     return Interval(
         name=name,

@@ -262,7 +262,7 @@ def _between_groups(
     compared = subtraction(names[level] for level in pair.levels)
     group_names = [_group_name(study, group) for group in pair.groups]
     interval = rounding.difference_with_interval(
-        amounts, is_rate=study.is_rate, level=terms.level
+        amounts, is_rate=study.is_rate, means=means, level=terms.level
     )
     shown_means = rounding.means_of_difference(
         means, amounts, is_rate=study.is_rate, is_of_differences=True

@@ -2,8 +2,9 @@
 
 A value and the ends of its interval have the same number of decimals, so that rounding
 never puts the value outside, and an end that is not 0 is never shown as 0. Two means
-next to their difference have enough decimals to show it. A share that is not 0 or 1 is
-not shown as 0 % or 100 %. Halves are rounded away from 0, as people do it.
+and their difference have the same number of decimals, enough to show it. A share that
+is not 0 or 1 is not shown as 0 % or 100 %. Halves are rounded away from 0, as people do
+it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -76,8 +77,8 @@ def difference_with_interval(
     Args:
         amounts: Its value, and the ends of its interval; NaN if there is none.
         is_rate: Whether it is a difference of shares.
-        means: The two means that are subtracted; a difference of numbers has as many
-            decimals as they have.
+        means: The two means that are subtracted; the difference has as many decimals
+            as they have.
         level: The level of the interval, which is stated unless it is 0.95.
     """
     amounts, n_decimals = _scaled(amounts, means, is_rate=is_rate)
@@ -94,7 +95,9 @@ def means_with_difference(
 ) -> str:
     """Return "92 % against 88 %, difference 4 points (1 to 7)".
 
-    The means are rounded so that subtracting them gives the difference that is shown.
+    All have the same number of decimals, with which subtracting the means gives the
+    difference that is shown. Where no number of decimals does so, as for 2/3 and 1/3,
+    it is wrong by one in the last decimal.
 
     Args:
         means: The two means.
@@ -125,14 +128,9 @@ def means_of_difference(
         is_of_differences: Whether they are differences themselves, so that shares are
             in points instead of percent.
     """
-    scaled, n_decimals = _scaled(
-        amounts, () if is_of_differences else means, is_rate=is_rate
-    )
+    _, n_decimals = _scaled(amounts, means, is_rate=is_rate)
     scaled_means = [100 * mean for mean in means] if is_rate else [*means]
-    n_of_means = _decimals_of_means(
-        scaled_means, scaled[0], n_decimals, is_rate=is_rate
-    )
-    texts = [_text(mean, n_of_means) for mean in scaled_means]
+    texts = [_text(mean, n_decimals) for mean in scaled_means]
     if not is_rate:
         return texts
     return [text + (_points(text) if is_of_differences else " %") for text in texts]
@@ -178,12 +176,20 @@ def round_up(n: int) -> int:
 def _scaled(
     amounts: Sequence[float], means: Sequence[float], *, is_rate: bool
 ) -> tuple[list[float], int]:
-    """Return a difference and its ends, for rates in points, and their decimals."""
+    """Return a difference and its ends, for rates in points, and their decimals.
+
+    The means have the same decimals.
+    """
+    scale = 100 if is_rate else 1
+    amounts = [scale * amount for amount in amounts]
+    least = 0 if is_rate else _decimals_of_numbers([*amounts, *means])
+    n_decimals = _decimals_of_difference(amounts, least=least)
+    if not means:
+        return amounts, n_decimals
     if is_rate:
-        amounts = [100 * amount for amount in amounts]
-        return [*amounts], _decimals_of_difference(amounts)
-    least = _decimals_of_numbers([*amounts, *means])
-    return [*amounts], _decimals_of_difference(amounts, least=least)
+        n_decimals = max(n_decimals, _decimals_of_percent(means, 1.0))
+    scaled_means = [scale * mean for mean in means]
+    return amounts, n_decimals + (not _agree(scaled_means, amounts[0], n_decimals))
 
 
 def _decimals_of_numbers(numbers: Sequence[float]) -> int:
@@ -204,25 +210,9 @@ def _decimals_of_difference(amounts: Sequence[float], least: int = 0) -> int:
     return next(is_enough, least + _MORE_DECIMALS)
 
 
-def _decimals_of_means(
-    means: Sequence[float], value: float, n_decimals: int, *, is_rate: bool
-) -> int:
-    """Return the fewest decimals with which two means show their difference."""
-    least = _decimals_of_numbers([*means, value])
-    if is_rate:
-        least = _decimals_of_percent([mean / 100 for mean in means], 1.0)
-    enough = max(least, n_decimals)
-    places = range(least, enough + _MORE_DECIMALS)
-    return next((n for n in places if _agree(means, value, n, n_decimals)), enough)
-
-
-def _agree(means: Sequence[float], value: float, n: int, n_decimals: int) -> bool:
+def _agree(means: Sequence[float], value: float, n: int) -> bool:
     """Say whether two means with n decimals have the difference that is shown."""
-    gap = float(_rounded(means[0], n) - _rounded(means[1], n))
-    if n >= n_decimals:
-        return _rounded(gap, n_decimals) == _rounded(value, n_decimals)
-    is_near = abs(gap - value) < 0.5 * 10.0**-n
-    return is_near and (bool(gap) or not value)
+    return _rounded(means[0], n) - _rounded(means[1], n) == _rounded(value, n)
 
 
 def _with_interval(

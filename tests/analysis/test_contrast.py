@@ -105,10 +105,10 @@ def test_a_doubtful_difference_says_what_would_tell() -> None:
     found = contrast_df(right_replies({SMALL: 71, LARGE: 74}), "model")
 
     assert found["says"][0] == (
-        "Cannot tell yet whether 70b is right more often than 8b: 74 % against 71 %, "
-        "difference 3.0 points (-0.4 to 6.4); 3 of 100 rows differ, all 3 for 70b: too "
-        "few to be sure; if it is that large, a new run with 260 rows would tell; 70b "
-        "costs 7 times as much."
+        "Cannot tell yet whether 70b is right more often than 8b: 74.0 % against "
+        "71.0 %, difference 3.0 points (-0.4 to 6.4); 3 of 100 rows differ, all 3 for "
+        "70b: too few to be sure; if it is that large, a new run with 260 rows would "
+        "tell; 70b costs 7 times as much."
     )
 
 
