@@ -169,8 +169,7 @@ def _without_looks(
     if n_rows is None or question.margin is None:
         return None
     margin = rounding.difference(question.margin, is_rate=last.study.is_rate)
-    n_requests = n_rows * len(last.names) * per_row
-    return margin, _rows_and_requests(n_rows, n_requests)
+    return margin, _rows_and_requests(n_rows, len(last.names) * per_row)
 
 
 def n_fixed(last: Look, question: Question) -> int | None:
@@ -258,17 +257,20 @@ def _would_tell(last: Look, question: Question, spent: Spent) -> str:
         is_known = any(known.low > -inf for known in last.known.values())
         more = "more rows like these would not be enough"
         return more if is_known else "there are too few rows to say how many would tell"
+    per_row = len(last.asked) * spent.per_row
     seen = "difference is" if len(last.asked) == _PAIR else "differences are"
     if last.study.design.looks == "one":  # more rows would be a second look
         n_rows = ceil(n_units * last.rows_per_unit)
-        n_requests = n_rows * len(last.asked) * spent.per_row
-        what = f"a new run with about {_rows_and_requests(n_rows, n_requests)} would"
+        what = f"a new run with about {_rows_and_requests(n_rows, per_row)} would"
         rest = "one with"
     else:
-        n_more = max(n_units - last.n_units, 1) * last.rows_per_unit
-        n_rows = ceil(last.n_units * last.rows_per_unit + n_more)
-        n_requests = ceil(last.n_requests + n_more * len(last.asked) * spent.per_row)
-        what = f"about {_rows_and_requests(n_rows, n_requests)} in all would"
+        n_rows = ceil(max(n_units, last.n_units + 1) * last.rows_per_unit)
+        n_dropped = 0  # requests for values that get no more rows
+        if len(last.asked) < len(last.names):
+            n_seen = len(last.study.whole.prompt)
+            n_dropped = last.n_requests - n_seen * per_row
+        rows = _rows_and_requests(n_rows, per_row, n_more=n_dropped)
+        what = f"about {rows} in all would"
         rest = "a run without looks takes"
     says = f"if the {seen} as seen so far, {what} tell"
     if (fixed := _without_looks(last, question, spent.per_row)) is None:
@@ -276,8 +278,10 @@ def _would_tell(last: Look, question: Question, spent: Spent) -> str:
     return f"{says}; to find {fixed[0]}, the margin, {rest} about {fixed[1]}"
 
 
-def _rows_and_requests(n_rows: int, n_requests: int) -> str:
-    return f"{round_up(n_rows):,} rows ({round_up(n_requests):,} requests)"
+def _rows_and_requests(n_rows: int, per_row: int, n_more: int = 0) -> str:
+    """Write a number of rows, rounded up, and the requests that these rows take."""
+    n_rows = round_up(n_rows)
+    return f"{n_rows:,} rows ({n_rows * per_row + n_more:,} requests)"
 
 
 def _requests_sentence(last: Look, spent: Spent) -> str:

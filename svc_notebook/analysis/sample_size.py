@@ -436,7 +436,8 @@ def _advice_with_labels(
     n_alone = [*needed.options][-1]
     alone = f"{count_in_words(round_up(n_alone), noun)} that all have {study.name}"
     of_prompt = labelled.n / labelled.n_prompts / 2 * len(study.levels)
-    labels = count_in_words(round_up(ceil(needed.n_labelled * of_prompt)), "labels")
+    n_labels = ceil(round_up(needed.n_labelled) * of_prompt)
+    labels = count_in_words(n_labels, "labels")
     if needed.n_labelled == n_alone:
         plan, share = f"{alone} ({labels}); {judge} would not save enough of them", ""
     else:

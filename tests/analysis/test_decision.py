@@ -109,6 +109,9 @@ def test_what_is_open_says_how_many_would_tell() -> None:
         r"about [\d,]+ rows \([\d,]+ requests\)\. 80 requests of 80 were sent\.$",
         decision.says,
     )
+    sizes = re.findall(r"([\d,]+) rows \(([\d,]+) requests\)", decision.says)
+    for rows, requests in sizes:  # two for each row, also as they are written
+        assert int(requests.replace(",", "")) == 2 * int(rows.replace(",", ""))
     assert decision.notes == []
     html = decision._repr_mimebundle_()["text/html"]
     assert "requests).</strong> 80 requests of 80 were sent." in html
@@ -129,7 +132,9 @@ def test_one_look_agrees_with_a_comparison() -> None:
         (one["low"], one["high"]),
         (-one["high"], -one["low"]),
     }
-    (n_rows,) = re.findall(r"a new run with (\d+) rows would tell", str(compared))
+    (n_rows,) = re.findall(
+        r"a new run with (\d+) rows would tell", " ".join(str(compared).split())
+    )
     assert f"as seen so far, a new run with about {n_rows} rows (" in decision.says
     assert decision.says.endswith(f" had been sent before; {looked_at}.")
     (drawn,) = decision.chart.intervals
@@ -205,7 +210,7 @@ def test_a_plan_without_looks_would_take_more() -> None:
     assert line.startswith("new minus old: 30 points (")
     assert line.endswith(
         " · without looks, to find 3 points: "
-        f"{round_up(n):,} rows ({round_up(2 * n):,} requests)"
+        f"{round_up(n):,} rows ({2 * round_up(n):,} requests)"
     )
     assert n_fixed(looks[-1], Question(factor="model", on="right")) is None
 
