@@ -541,18 +541,32 @@ def limit_lines(findings: Findings) -> Iterator[str]:
 
 
 def _too_small(contrast: Contrast, units: str) -> Iterator[str]:
-    """Name the smallest difference that would probably have been found."""
-    least = contrast.df["smallest_difference"].to_numpy(dtype=float, na_value=np.nan)
-    if np.isnan(least).all():
-        return
-    position = int(np.nanargmin(least))
-    row = contrast.df.iloc[position]
-    size = rounding.difference(
-        float(least[position]), is_rate=is_rate(contrast.replies, str(row["on"]))
-    )
-    over = count_in_words(int(row["n_units"]), units)
-    what = measured(contrast.replies, [column_of(contrast.replies, row["on"])])
-    yield f"A difference of less than {size} in {what} would often be missed in {over}."
+    """Name the smallest difference that would probably have been found, by factor.
+
+    Of several pairs of values, it is that of the pair that shows least.
+    """
+    known = contrast.df.dropna(subset="smallest_difference")
+    for on, rows in known.groupby("on", sort=False):
+        largest = rows.loc[
+            rows.groupby("factor", sort=False)["smallest_difference"].idxmax()
+        ]
+        column = column_of(contrast.replies, str(on))
+        sizes = [
+            rounding.difference(float(size), is_rate=is_rate(contrast.replies, column))
+            for size in largest["smallest_difference"]
+        ]
+        if len(contrast.factors) > 1:
+            sizes = [
+                f"{size} between values of {spoken(name)}"
+                for size, name in zip(sizes, largest["factor"], strict=True)
+            ]
+        few, many = int(largest["n_units"].min()), int(largest["n_units"].max())
+        over = count_in_words(many, units)
+        yield reworded(
+            f"In {over if few == many else f'{few:,} to {over}'}, differences in "
+            f"{measured(contrast.replies, [column])} would often be missed if they are "
+            f"less than {' or '.join(sizes)}."
+        )
 
 
 def _n_returned(df: pd.DataFrame) -> int:

@@ -499,6 +499,23 @@ def test_the_answer_has_a_sentence_for_each_factor(
     assert "(2 more: run.contrast(['prompt_label', 'model_label'], on='right'))" in said
 
 
+def test_each_factor_has_the_difference_that_would_be_found(
+    session: Session, tmp_path: Path
+) -> None:
+    """One number for all would be too small for the factor that is known less well."""
+    prompts = {"terse": "{{mail}}", "careful": "Careful: {{mail}}"}
+    run = _planned(session, prompts, rows=pd.concat([ROWS] * 3), scores=RIGHT).run()
+
+    (file,) = run.report(tmp_path / "a.html")
+    (one,) = run.report(tmp_path / "b.html", factor="model")
+
+    said = "In 36 rows, differences in how often the reply is right would often be "
+    said += "missed if they are less than "
+    by_factor = "8 points between values of prompt or 27 points between values of model"
+    assert f"{said}{by_factor}." in _read(file)
+    assert re.search(rf"{said}\d+ points\.", _read(one))
+
+
 def test_figures_have_the_cost_of_a_reply(session: Session, tmp_path: Path) -> None:
     """By condition, in the currency of the price table; what is not known is empty."""
     run = _planned(session).run()
