@@ -118,6 +118,14 @@ class Mismatch:
             f"{self.why}."
         )
 
+    @property
+    def remedy(self) -> str:
+        """What such values do to the score, and what to do next."""
+        return (
+            f"These count as wrong, whatever the model says. Correct the {self.column} "
+            "of these rows, or leave the rows out."
+        )
+
 
 def mismatch(
     columns: Mapping[str, Sequence[Any]],

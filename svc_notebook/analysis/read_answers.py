@@ -583,34 +583,50 @@ class UnreadAnswers:
     n_replies: int = 0
     reason: str = ""
 
+    def __add__(self, other: "UnreadAnswers") -> "UnreadAnswers":
+        """Return the counts of both, with the first reason."""
+        return UnreadAnswers(
+            n=self.n + other.n,
+            n_replies=self.n_replies + other.n_replies,
+            reason=self.reason or other.reason,
+        )
+
     @property
     def in_words(self) -> str:
         """Their number in words; "" if all were read."""
         return f"{count_in_words(self.n, 'answers')} not read" if self.n else ""
 
     @property
-    def note(self) -> str:
-        """How many they are, why, and what to do next; "" if all were read."""
+    def fact(self) -> str:
+        """How many they are, and why the first was not read; "" if all were read."""
         if not self.n:
             return ""
         return (
             f"{self.n:,} of {self.n_replies:,} answers could not be read. The first: "
-            f"{shorten(self.reason, _REASON_CHARS)} The column answer_error of "
+            f"{shorten(self.reason, _REASON_CHARS)}"
+        )
+
+    @property
+    def note(self) -> str:
+        """The fact, and what to do next; "" if all were read."""
+        if not self.n:
+            return ""
+        return (
+            f"{self.fact} The column answer_error of "
             "replies_df() says why for each. If the texts do answer, .read(...) reads "
             "them in another way and sends nothing; else change the prompt."
         )
 
 
-def unread_answers(frames: Iterable["pd.DataFrame"]) -> UnreadAnswers:
-    """Count the answers that could not be read, in frames that have answers."""
-    n = n_replies = 0
-    reason = ""
-    for frame in frames:
-        is_ok = frame["answer_ok"]
-        errors = frame["answer_error"][is_ok.eq(other=False).fillna(value=False)]
-        reason = reason or "".join(errors.iloc[:1])
-        n, n_replies = n + len(errors), n_replies + int(is_ok.notna().sum())
-    return UnreadAnswers(n=n, n_replies=n_replies, reason=reason)
+def unread_answers(frame: "pd.DataFrame") -> UnreadAnswers:
+    """Count the answers that could not be read, in a frame that has answers."""
+    is_ok = frame["answer_ok"]
+    errors = frame["answer_error"][is_ok.eq(other=False).fillna(value=False)]
+    return UnreadAnswers(
+        n=len(errors),
+        n_replies=int(is_ok.notna().sum()),
+        reason="".join(errors.iloc[:1]),
+    )
 
 
 def _answers_of(

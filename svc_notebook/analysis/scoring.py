@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from svc_notebook.display.front_end import write_note, write_warning
 from svc_notebook.display.number_words import count_in_words
@@ -31,8 +31,8 @@ from svc_notebook.service.params import (
 from svc_notebook.template import as_variable
 
 from .exact_match import Mismatch, mismatch
-from .read_answers import AnswerType
-from .scorers import ReadyScore, Scorer, kept_score
+from .read_answers import AnswerType, UnreadAnswers
+from .scorers import ReadyScore, Scorer, exact, kept_score
 
 if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of these
     import pandas as pd
@@ -41,6 +41,15 @@ if TYPE_CHECKING:  # pandas must not load with the package; no schema is made of
 
 OnError = Literal["missing", "raise", 0]
 """If a function raises: the reply has no score, nothing is saved, or the score is 0."""
+
+
+class ScoreRule(NamedTuple):
+    """A score function, and the score of a reply for which it raises."""
+
+    function: Scorer
+    on_error: OnError = "missing"
+
+
 ERROR = "_error"
 _ANSWER = "answer"
 _SHOWN_CHARS = 300
@@ -234,7 +243,6 @@ class ScoreOutcome:
         n_missing_right: How many replies count as right though the answer, or the value
             to compare it with, is missing.
         missing: The columns that were missing in the first of these.
-        mismatch: The values that no answer can ever equal.
     """
 
     name: str
@@ -246,7 +254,6 @@ class ScoreOutcome:
     empty: Counter[str] = field(default_factory=Counter)
     n_missing_right: int = 0
     missing: tuple[str, ...] = ()
-    mismatch: Mismatch = field(default_factory=Mismatch)
 
     @property
     def n_failed(self) -> int:
@@ -277,8 +284,6 @@ class ScoreOutcome:
             lines.append(self._empty_line())
         if self.n_missing_right:
             lines.append(self._missing_right_line())
-        if self.mismatch.n_never:
-            lines.append(f"{self.name}: {self.mismatch.in_words()}")
         return lines
 
     def _raised_line(self) -> str:
@@ -320,17 +325,20 @@ class ScoreOutcome:
             f"svc.scores.exact({label!r})."
         )
 
-    def check_any(self) -> None:
-        """Raise ParameterError if all failed, or if no answer can ever match."""
+    def check_any(self, found: Mismatch) -> None:
+        """Raise ParameterError if all failed, or if no answer can ever match.
+
+        `found` has the values that no answer can equal.
+        """
         if self.first is not None and self.n_failed == self.n_good:
             raise ParameterError(
                 f"{self.name} failed for all {self.n_good} replies, first with "
                 f"{_kind(self.first)}: {_error_text(self.first)}. No score was saved.",
                 param=self.name,
             ) from self.first
-        if self.mismatch.n_never and self.mismatch.n_never == self.mismatch.n_values:
+        if found.n_never and found.n_never == found.n_values:
             raise ParameterError(
-                f"{self.name}: {self.mismatch.in_words()} No score was saved.",
+                f"{self.name}: {found.in_words()} No score was saved.",
                 param=self.name,
             )
 
@@ -344,11 +352,60 @@ def _kind(error: Exception | None) -> str:
     return type(error).__name__
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFaults:
+    """What is wrong with the answers of some replies.
+
+    Attributes:
+        unread: The answers that could not be read.
+        never_right: By score, the right values that no answer can ever equal.
+    """
+
+    unread: UnreadAnswers = field(default_factory=UnreadAnswers)
+    never_right: Mapping[str, Mismatch] = field(default_factory=dict)
+
+    def __add__(self, other: "AnswerFaults") -> "AnswerFaults":
+        """Return the counts of both."""
+        names = dict.fromkeys([*self.never_right, *other.never_right])
+        none = Mismatch()
+        return AnswerFaults(
+            unread=self.unread + other.unread,
+            never_right={
+                name: self.never_right.get(name, none)
+                + other.never_right.get(name, none)
+                for name in names
+            },
+        )
+
+    def notes(self, names: Collection[str]) -> list[str]:
+        """Return a sentence for each of these scores that has such right values."""
+        return [
+            f"{name}: {found.in_words()} {found.remedy}"
+            for name, found in self.never_right.items()
+            if found.n_never and name in names
+        ]
+
+
+def never_right(
+    columns: Columns, functions: Mapping[str, Scorer], answer: AnswerType | None
+) -> dict[str, Mismatch]:
+    """Return, by score, the right values of good replies that no answer can equal.
+
+    Args:
+        columns: The columns of a frame of replies.
+        functions: The score functions, by the name of the score.
+        answer: The type that the answers were read as, if that is known.
+    """
+    positions = good_rows(columns)
+    return {
+        name: mismatch(columns, positions, str(function.column), answer)
+        for name, function in functions.items()
+        if isinstance(function, ReadyScore) and function.name == exact.__name__
+    }
+
+
 def scores_of(
-    columns: Columns,
-    positions: Sequence[int],
-    outcome: ScoreOutcome,
-    answer: AnswerType | None,
+    columns: Columns, positions: Sequence[int], outcome: ScoreOutcome
 ) -> dict[str, list[Any]]:
     """Apply a function to some rows.
 
@@ -356,7 +413,6 @@ def scores_of(
         columns: The columns of a frame of replies.
         positions: The positions of the rows.
         outcome: It has the function; errors and mistakes are added to it.
-        answer: The type that the answers were read as, if that is known.
 
     Returns:
         The scores of all rows by name, None where there is no score; under `NAME_error`
@@ -384,10 +440,6 @@ def scores_of(
     outcome.n_good += len(positions)
     if outcome.on_error == 0 and failed:
         _put_zeros(outcome.name, values_by_name, failed, len(columns.frame))
-    if isinstance(outcome.rule, ReadyScore) and outcome.rule.name == "exact":
-        outcome.mismatch += mismatch(
-            columns, positions, outcome.rule.arguments["column"], answer
-        )
     return values_by_name
 
 
@@ -554,19 +606,22 @@ def score_replies(
     scored: dict[str, list[Any]] = {}
     outcomes: list[ScoreOutcome] = []
     old: list[str] = []
+    functions = {name: rule for name, rule in rules.items() if rule is not None}
+    faults = AnswerFaults(never_right=never_right(columns, functions, answer))
     for name, rule in rules.items():
         if rule is None:
             old += _names_of(ledger, columns, name, remembered)
         else:
             outcome = ScoreOutcome(name, rule, on_error)
-            scored |= scores_of(columns, positions, outcome, answer)
-            outcome.check_any()
+            scored |= scores_of(columns, positions, outcome)
+            outcome.check_any(faults.never_right.get(name, Mismatch()))
             outcomes.append(outcome)
             old += [name, name + ERROR]
     check_types(scored)
     n_kept = 0 if ledger is None else _keep(ledger, columns, scored, old)
     _put_scores(columns.frame, old, scored)
-    for line in (line for outcome in outcomes for line in outcome.lines()):
+    lines = [line for outcome in outcomes for line in outcome.lines()]
+    for line in [*lines, *faults.notes(functions)]:
         write_warning(line)
     if columns.frame is not frame:
         write_note(_NO_COLUMNS)

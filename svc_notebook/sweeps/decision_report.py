@@ -5,7 +5,7 @@ replies show is found in `report_findings`; `report_page` writes the page.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
@@ -372,7 +372,7 @@ def _size(result: RunResult) -> str:
 def _answer(result: RunResult, findings: Findings) -> list[ReportPart]:
     """Return the answer, and right below it what makes the answer doubtful."""
     leads, rest = answer_lines(findings)
-    warnings = list(_warnings(result, findings.df))
+    warnings = list(_warnings(result, findings.df, findings.on))
     asked = _question_in_words(result, findings)
     level = findings.contrast.level if findings.contrast else LEVEL
     brackets = "In brackets is the range in which the true value probably lies "
@@ -420,7 +420,10 @@ def _decision_in_words(fixed: DecisionPlan, df: pd.DataFrame) -> str:
     return f"{asked} One that costs less may be at most {most} worse."
 
 
-def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
+def _warnings(
+    result: RunResult, df: pd.DataFrame, on: Collection[str]
+) -> Iterator[str]:
+    """Say what makes the answer doubtful; `on` has the scores that it is about."""
     n_trials, status = len(result.plan.grid), result.status()
     counts = status.counts(n_trials)
     n_missing = n_trials - len(settled_of(status))
@@ -432,6 +435,9 @@ def _warnings(result: RunResult, df: pd.DataFrame) -> Iterator[str]:
         )
     if n_failed := counts["error"]:
         yield f"{n_failed:,} of {n_trials:,} requests failed."
+    for name, found in result.answer_faults().never_right.items():
+        if found.n_never and f"{PREFIX}{name}" in on:
+            yield f"{found.in_words()} {found.remedy}"
     if df["is_emulated"].fillna(value=False).any():
         yield "An emulator answered: these replies say nothing about a model."
 
@@ -441,8 +447,14 @@ def _limit_section(
 ) -> ReportSection:
     """Return what the data cannot tell, and what is missing."""
     status = result.status()
-    limits = [*_warnings(result, findings.df), *lines, *limit_lines(findings)]
-    limits += [status.cut_note()]
+    limits = [*_warnings(result, findings.df, findings.on)]
+    if (unread := result.answer_faults().unread).n:
+        limits.append(
+            f"{unread.fact} The column answer_error of all replies, below, says why "
+            "for each. If the texts do answer, read them in another way; else change "
+            "the prompt."
+        )
+    limits += [*lines, *limit_lines(findings), status.cut_note()]
     if status.counts(len(result.plan.grid))["error"]:
         limits += [f"failed: {reason}" for reason in result.reasons()]
     if (at := _when(findings.df)) and findings.scored is not None:

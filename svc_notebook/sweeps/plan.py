@@ -475,7 +475,7 @@ def _check_score_columns(scores: PlannedScores, grid: Grid) -> None:
         )
 
 
-def never_right(
+def planned_never_right(
     scores: PlannedScores, grid: Grid, answer: AnswerType | None
 ) -> dict[str, Mismatch]:
     """Return, by score, the values in rows of memory that no answer can ever equal."""
@@ -502,7 +502,7 @@ def _check_right_values(
     scores: PlannedScores, grid: Grid, answer: AnswerType | None
 ) -> None:
     """Refuse a score for which no reply could ever be right."""
-    for name, mismatch in never_right(scores, grid, answer).items():
+    for name, mismatch in planned_never_right(scores, grid, answer).items():
         if mismatch.n_never == mismatch.n_values:
             raise ParameterError(
                 f"{name}: {mismatch.in_words()} Nothing was sent.", param="scores"

@@ -1522,7 +1522,7 @@ class Run:
             status = result.status()
             counts = status.counts(len(self))
             reasons = self.reasons if counts["error"] else []
-            size, unread = self.size, result.unread()
+            size, faults = self.size, result.answer_faults()
         except LedgerError as problem:
             head = f"its ledger cannot be read. {problem}"
             return RunDescription(name=self.name, head=head)
@@ -1530,8 +1530,10 @@ class Run:
         news = [
             *(("failed", reason) for reason in reasons),
             ("cut", status.cut_note()),
-            ("not read", unread.note),
+            ("not read", faults.unread.note),
+            *(("note", note) for note in faults.notes(result.rules)),
         ]
+        unread = faults.unread.in_words
         n_left = n_left if result.is_begun else n_left - Counter(size.answered)
         lines = plan_lines(
             grid,
@@ -1546,12 +1548,10 @@ class Run:
             lines = [line for line in lines if line[0] == "time"]
         return RunDescription(
             name=self.name,
-            head=headline(
-                grid, counts, is_begun=result.is_begun, unread=unread.in_words
-            ),
+            head=headline(grid, counts, is_begun=result.is_begun, unread=unread),
             lines=[*(line for line in news if line[1] not in printed), *lines],
             footer=" · ".join(self._next_steps(status)),
-            marks=(unread.in_words,) if unread.n else (),
+            marks=(unread,) if unread else (),
         )
 
     def _shortages(self, size: PlanEstimate, n_left: int) -> list[Line]:
@@ -1584,13 +1584,15 @@ class Run:
         if execution is None or self.plan.origin != "sweep":
             for line in scored or ():
                 write_warning(line)
+            self._explained = _cell_number(), "\n".join(scored or ())
             return
         queues = execution.scheduler.queues
         n_failed = sum(queue.n_failed for queue in queues)
         text = ""
         if any(queue.n_ok for queue in queues):
-            notes = (self.cut_note, self._result.unread().note)
-            text = "\n".join(filter(None, notes))
+            faults = self._result.answer_faults()
+            notes = faults.unread.note, *faults.notes(self._result.rules)
+            text = "\n".join(filter(None, (self.cut_note, *notes)))
         elif n_failed:
             reasons = "".join(f"\n  {reason}" for reason in self.reasons)
             remedy = "Fix this, then call retry()"

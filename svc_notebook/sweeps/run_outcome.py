@@ -21,12 +21,17 @@ from msgspec.structs import asdict, replace
 
 from svc_notebook.analysis.read_answers import (
     AnswerType,
-    UnreadAnswers,
     kept_type,
     unread_answers,
     with_answers,
 )
-from svc_notebook.analysis.scoring import planned_in_words
+from svc_notebook.analysis.scoring import (
+    AnswerFaults,
+    Columns,
+    ScoreRule,
+    never_right,
+    planned_in_words,
+)
 from svc_notebook.display.front_end import write_note
 from svc_notebook.display.text_table import ComparisonTable
 from svc_notebook.errors import LedgerError
@@ -59,7 +64,7 @@ from .plan import (
     Plan,
     looks_at,
     manifest_of,
-    never_right,
+    planned_never_right,
     stored_facts,
 )
 from .plan_description import Line, headline, reasons_of
@@ -397,6 +402,7 @@ class RunResult:
         unplanned_when_bound: The unplanned trials that the ledger had at first; later
             ones were sent by a newer plan.
         frames: Makes the frames of the run.
+        rules: The score functions that this kernel knows, by name.
     """
 
     def __init__(
@@ -410,11 +416,12 @@ class RunResult:
         self.unplanned: Mapping[TrialKey, TrialStatus] = {}
         self.unplanned_when_bound: Mapping[TrialKey, TrialStatus] = {}
         self.frames = RunFrames(plan.grid, plan.answer)
+        self.rules: Mapping[str, ScoreRule] = {}
         self._sent = RunStatus()
         self._stamp: tuple[int, str] | None = None
-        self._unread = UnreadAnswers()
-        # the state of the ledger, and the type, that `_unread` is about
-        self._unread_of: tuple[object, object] = (None, None)
+        self._faults = AnswerFaults()
+        # the state of the ledger, the type and the functions that it is about
+        self._faults_of: tuple[object, ...] = ()
         self._planned: PlanEstimate | None = None
 
     def take_answer(self) -> None:
@@ -503,22 +510,28 @@ class RunResult:
             self._sent, self._stamp = sent, stamp
         return self._sent
 
-    def unread(self) -> UnreadAnswers:
-        """Count the answers that could not be read, of the replies so far.
+    def answer_faults(self) -> AnswerFaults:
+        """Count what is wrong with the answers of the replies so far.
 
-        The texts are read again if exchanges were added, or for another type. If the
-        ledger cannot be read, the last count stays.
+        The texts are read again if exchanges were added, or for another type or other
+        scores. If the ledger cannot be read, the last count stays.
         """
         answer = self.frames.answer
         if self.ledger is None or answer is None or answer.read is None:
-            return UnreadAnswers()
-        stamp = self.ledger.stamp(self.plan.run_id)
-        known, of_type = self._unread_of
-        if stamp is None or stamp != known or answer is not of_type:
+            return AnswerFaults()
+        functions = {name: rule.function for name, rule in self.rules.items()}
+        state = self.ledger.stamp(self.plan.run_id), answer, functions
+        if state[0] is None or state != self._faults_of:
             with suppress(LedgerError):
-                self._unread = unread_answers(self.frames_in_parts())
-                self._unread_of = stamp, answer
-        return self._unread
+                faults = AnswerFaults()
+                for part in self.frames_in_parts():
+                    faults += AnswerFaults(
+                        unread=unread_answers(part),
+                        never_right=never_right(Columns(part), functions, answer),
+                    )
+                self._faults = faults
+                self._faults_of = state
+        return self._faults
 
     def reasons(self) -> list[str]:
         """Return why trials have no reply, each reason with its count."""
@@ -540,7 +553,7 @@ class RunResult:
         name = f"Run {plan.name}: " if plan.name else "Run: "
         try:
             counts = self.status().counts(len(plan.grid))
-            unread = self.unread()
+            unread = self.answer_faults().unread
         except LedgerError:
             return name + "its ledger cannot be read."
         return name + headline(
@@ -560,7 +573,9 @@ class RunResult:
             words = starmap(planned_in_words, self.plan.scores.items())
             lines.append(("scores", "; ".join(words)))
         if not self.is_begun:  # later the score itself says it of replies
-            found = never_right(self.plan.scores, self.plan.grid, self.frames.answer)
+            found = planned_never_right(
+                self.plan.scores, self.plan.grid, self.frames.answer
+            )
             lines += [
                 ("note", f"{name}: {mismatch.in_words()}")
                 for name, mismatch in found.items()

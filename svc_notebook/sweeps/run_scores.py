@@ -9,12 +9,12 @@ import asyncio
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from svc_notebook.analysis.scoring import (
     LostFunction,
     OnError,
     ScoreOutcome,
+    ScoreRule,
     good_rows,
     scores_of,
     scores_to_keep,
@@ -53,13 +54,6 @@ BATCH_REPLIES = 256  # most replies in a frame that is scored
 GATHER_S = 0.25
 _SHOWN_SCORES = 2  # most scores in a line of progress
 _NO_SCORE = "give the plan one, such as scores={'right': svc.scores.exact('label')}"
-
-
-class ScoreRule(NamedTuple):
-    """A score function, and the score of a reply for which it raises."""
-
-    function: Scorer
-    on_error: OnError = "missing"
 
 
 _remembered: dict[str, dict[str, ScoreRule]] = {}  # the rules of named runs
@@ -111,6 +105,7 @@ class RunScores:
 
     def __init__(self, result: RunResult, session: Session) -> None:
         self.rules = _rules_of(result.plan, session)
+        result.rules = self.rules
         self._ledger = session.ledger
         self.without_score: dict[str, set[str]] = {}
         self.newest: ScoringPass | None = None
@@ -248,7 +243,8 @@ class RunScores:
             return []
         scoring = self.begin()
         scoring.catch_up()
-        return scoring.lines()
+        faults = self._result.answer_faults()
+        return [*scoring.lines(), *faults.notes(scoring.scored)]
 
     def lines(self, *, n_sent: int) -> list[str]:
         """Return the lines to print after a pass that sent `n_sent` requests."""
@@ -358,6 +354,11 @@ class ScoringPass:
         unread = UnreadAnswers(n=self._n_unread[model])
         problems += [unread.in_words] if unread.n else []
         return RepliesSoFar(parts, problems)
+
+    @property
+    def scored(self) -> Collection[str]:
+        """The names of the functions that scored a reply."""
+        return self._outcomes.keys()
 
     def lines(self) -> list[str]:
         """Return the lines to print at the end."""
@@ -470,7 +471,7 @@ class ScoringPass:
         frame = frames.frame_of_exchanges(ended, prices)
         if wanted is None:  # others were counted when they came
             for model, of_model in frame.groupby("model"):
-                self._n_unread[str(model)] += unread_answers([of_model]).n
+                self._n_unread[str(model)] += unread_answers(of_model).n
         columns = Columns(frame)
         ids = columns["exchange_id"]
         for name, rule in self._scores.rules.copy().items():
@@ -504,8 +505,8 @@ class ScoringPass:
         outcome = self._outcomes.get(name)
         if outcome is None or outcome.rule is not rule.function:
             outcome = self._outcomes[name] = ScoreOutcome(name, *rule)
-        answer, ids = self._result.frames.answer, columns["exchange_id"]
-        values_by_name = scores_of(columns, positions, outcome, answer)
+        ids = columns["exchange_id"]
+        values_by_name = scores_of(columns, positions, outcome)
         self._keep(columns, values_by_name)
         without = self._scores.without_score.setdefault(name, set())
         models = columns["model"]

@@ -315,6 +315,31 @@ def test_answers_that_cannot_be_read_are_reported(
     assert "not read" not in repr(run.read(str))
 
 
+def test_a_resumed_run_counts_all_labels_that_cannot_be_right(
+    emulator: Emulator, open_session: OpenSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new kernel says it of the replies so far, and then of all; each count once."""
+    rows = [
+        {"mail": f"win {n}", "label": "SPAM" if n % 2 else "spam"} for n in range(8)
+    ]
+    how: dict[str, Any] = {"rows": rows, "name": "mails"}
+    right = {"right": scorers.exact("label")}
+    first = _swept(open_session(emulator), Mail, scores=right, **how)
+    first.run(first=4)
+    n_first = int(first.replies_df().query("status == 'ok'")["label"].eq("SPAM").sum())
+    said = "have a label that can never be the answer, such as 'SPAM'"
+    assert f"right: {n_first} of 4 replies {said}" in capsys.readouterr().err
+
+    run = stored_run(open_session(emulator), "mails")
+
+    assert f"right: {n_first} of 4 replies {said}" in _in_a_line(repr(run))
+    ended, text = _warned(run, capsys)
+    assert ended.count(f"right: 4 of 8 replies {said}") == 1
+    assert ended.count("never be the answer") == 1
+    assert "Correct the label of these rows, or leave the rows out." in ended
+    assert f"right: 4 of 8 replies {said}" in text
+
+
 def test_a_type_that_the_model_does_not_call_is_reported(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -497,6 +497,28 @@ def test_the_answer_has_a_sentence_for_each_factor(
     assert first in said
     assert " is seen between " in said
     assert "(2 more: run.contrast(['prompt_label', 'model_label'], on='right'))" in said
+
+
+def test_faults_of_labels_and_answers_are_limits(
+    session: Session, tmp_path: Path
+) -> None:
+    """A report has those of the whole run that its end has said, and what to do."""
+    rows = ROWS.assign(label=[*ROWS["label"][:9], "SPAM", "eggs", "SPAM"])
+    how = {"rows": rows, "answer": Literal["spam", "eggs"], "name": "mails"}
+    _planned(session, **how).run()
+
+    for ending in ("html", "md"):
+        file, *_ = stored_run(session, "mails").report(tmp_path / f"a.{ending}")
+        text = _read(file).replace("\\_", "_")
+        answer, limits = text.split("What the data cannot tell")
+        never = (
+            "14 of 24 replies have a label that can never be the answer, such as 'ham':"
+        )
+        assert never in answer
+        assert never in limits
+        assert "Correct the label of these rows, or leave the rows out." in limits
+        assert "18 of 24 answers could not be read. The first: None of the" in limits
+        assert "The column answer_error of all replies, below, says why" in limits
 
 
 def test_each_factor_has_the_difference_that_would_be_found(
