@@ -287,7 +287,6 @@ def test_the_header_names_the_whole_model(page: Page) -> None:
     page.set_viewport_size({"width": 690, "height": 800})
     label = "Conversation of the whole winter on late orders"
     panel = PanelPage(page, view([turn(1)], name="orders", label=label))
-    look(page, "header-690")
     models = panel.root.locator(".svc-model select")
     whole = models.evaluate(
         """(select) => {
@@ -309,17 +308,10 @@ def test_in_a_narrow_panel_the_icons_are_in_one_line(page: Page, width: int) -> 
     """Also while models are compared, when no model is named in the header."""
     page.set_viewport_size({"width": width, "height": 800})
     panel = PanelPage(page, view([turn(1)], compare=settings()))
-    look(page, f"header-compare-{width}")
     icons = panel.root.locator(".svc-top .svc-icon:not(.svc-list)")
     tops = icons.evaluate_all("(all) => all.map((each) => each.offsetTop)")
 
     assert len(set(tops)) == 1
-
-
-def look(page: Page, name: str) -> None:
-    """Keep a picture, where a folder for them is named."""
-    if folder := os.environ.get("LOOKS_FOLDER"):
-        page.screenshot(path=f"{folder}/{name}.png")
 
 
 def test_the_keys_in_the_message_box_are_one_line(page: Page) -> None:
