@@ -167,6 +167,11 @@ def running_shell() -> Any:  # noqa: ANN401 - IPython's
     return module.get_ipython() if module else None
 
 
+def shows_values() -> bool:
+    """Whether what a line returns is shown, as IPython does; a script does not."""
+    return running_shell() is not None or hasattr(sys, "ps1")
+
+
 def _kernel_shell() -> object | None:
     """Return IPython's shell if it runs in a kernel."""
     shell = running_shell()

@@ -43,20 +43,24 @@ def card_id(card: RatingCard) -> str:
     return sha256(repr(replies).encode()).hexdigest()[:16]
 
 
+def draw_parts(texts: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return texts for the browser, each with its name."""
+    return [
+        {"name": name, "html": f"<pre>{to_text(shorten(text, MAX_PART_CHARS))}</pre>"}
+        for name, text in texts.items()
+    ]
+
+
 def draw_card(card: RatingCard, values: list[object]) -> dict[str, Any]:
     """Return a card for the browser; `values` are the values of the scale."""
-    parts = [*card.values.items(), *card.prompts.items()]
     is_rated = card.value is not None
     return {
         "id": card_id(card),
         "number": card.number,
-        "parts": [
-            {
-                "name": name,
-                "html": f"<pre>{to_text(shorten(text, MAX_PART_CHARS))}</pre>",
-            }
-            for name, text in parts
-        ],
+        "others": draw_parts(card.others),
+        "prompts": draw_parts(card.prompts),
+        "filled": draw_parts(card.filled),
+        "is_open": card.is_open,
         "replies": [
             {
                 "html": reply_html(reply.text),

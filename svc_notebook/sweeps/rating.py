@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from svc_notebook.display.escape import to_terminal
-from svc_notebook.display.front_end import fitted_to_terminal
+from svc_notebook.display.front_end import fitted_to_terminal, shows_values
 from svc_notebook.errors import ParameterError, write_line
 from svc_notebook.ledger.exchange_rows import to_sortable
 from svc_notebook.ledger.ledger import Ledger
@@ -47,6 +47,10 @@ NAME = "good"
 """Default name of ratings; for pairs it is `pairs`, for notes alone `notes`."""
 MAX_LABELS = 9
 """Most labels of a scale, because each label has a digit as its key."""
+SHORT_LINES = 10
+"""Most lines of a prompt that is in sight at first beside its reply."""
+LINE_CHARS = 80
+"""Characters that are counted as one line of a prompt."""
 HIDDEN_PROMPTS = (
     "These replies have different prompts, which are hidden because they would show "
     "which reply is whose. blind=False shows them."
@@ -88,6 +92,7 @@ class RatingCard:
         prompts: The prompt as sent, by its title; of a pair with two prompts both, or
             `HIDDEN_PROMPTS` if the rating is blind.
         values: The values that filled the prompt, by name, or those that were named.
+        in_prompts: The names of the values that can be read in the prompts.
         value, note: What was said before it was taken back; else None and "".
         number: The number of the card, from 1.
     """
@@ -95,9 +100,37 @@ class RatingCard:
     replies: tuple[RatedReply, ...]
     prompts: Mapping[str, str]
     values: Mapping[str, str]
+    in_prompts: frozenset[str]
     value: RatedValue | None
     note: str
     number: int
+
+    @property
+    def others(self) -> dict[str, str]:
+        """The values that no prompt shows, which are always in sight."""
+        return {
+            name: text
+            for name, text in self.values.items()
+            if name not in self.in_prompts
+        }
+
+    @property
+    def filled(self) -> dict[str, str]:
+        """The values that the prompts show: in sight while the prompts are folded."""
+        return {
+            name: text for name, text in self.values.items() if name in self.in_prompts
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the prompts are in sight at first.
+
+        Long ones are not, because the instructions are the same for each reply; unless
+        nothing else says what is answered.
+        """
+        lines = [line for text in self.prompts.values() for line in text.split("\n")]
+        n_lines = sum(len(line) // LINE_CHARS + 1 for line in lines)
+        return n_lines <= SHORT_LINES or not self.filled
 
 
 Scale = tuple[ScaleStep, ...]
@@ -163,6 +196,7 @@ class Rating:
         self._ledger = _ledger_of(result)
         df = result.replies_df()
         self._columns = _shown_columns(result, columns)
+        self._used = _used_columns(result, "prompt")
         self._items = rating_items(df, order)
         self._shown_df = df[["prompt", *self._columns.values()]]
         self._position_of = {
@@ -330,32 +364,34 @@ class Rating:
         """Ask for ratings with `input`, one after the other; an empty line stops.
 
         Returns:
-            The rating itself.
+            The rating itself, which says how far it is.
         """
         keys = "  ".join(f"{step.key} {step.label}" for step in self.scale)
+        keys = f"{keys}  s skip  u undo  p prompt"
         steps = {step.key: step.value for step in self.scale}
+        acts = {"s": self.skip, "u": self.undo}
+        is_open: bool | None = None  # as the rater has chosen with p
         while (card := self.card()) is not None:
-            write_line(_fitted(_card_as_text(card, self.n_total)))
+            is_shown = card.is_open if is_open is None else is_open
+            write_line(_fitted(_card_as_text(card, self.n_total, is_open=is_shown)))
             try:
-                key, _, note = (
-                    input(f"{keys}  s skip  u undo > ").strip().partition(" ")
-                )
+                key, _, note = input(f"{keys} > ").strip().partition(" ")
             except (EOFError, NotImplementedError, KeyboardInterrupt):
                 break
             if key in steps:
                 self.rate(steps[key], note=note.strip())
-            elif key == "s":
-                self.skip()
-            elif key == "u":
-                self.undo()
+            elif key in acts:
+                acts[key]()
+            elif key == "p":
+                is_open = not is_shown
             elif not key:
                 break
             else:
                 write_line(
                     f"There is no key {key!r}. Write a note after a key: 1 my note"
                 )
-        for line in self.lines():
-            write_line(_fitted(line))
+        if not shows_values():
+            write_line(str(self))
         return self
 
     def __repr__(self) -> str:
@@ -426,6 +462,10 @@ class Rating:
     def _card_of(self, item: "RatingItem") -> RatingCard:
         rows = [self._shown_df.iloc[self._position_of[r.keys[0]]] for r in item.replies]
         value, note = self._draft
+        prompts = _shown_prompts(
+            [str(row["prompt"]) for row in rows], is_blind=self.is_blind
+        )
+        values = {name: str(rows[0][column]) for name, column in self._columns.items()}
         return RatingCard(
             replies=tuple(
                 RatedReply(
@@ -435,12 +475,14 @@ class Rating:
                 )
                 for reply in item.replies
             ),
-            prompts=_shown_prompts(
-                [str(row["prompt"]) for row in rows], is_blind=self.is_blind
+            prompts=prompts,
+            values=values,
+            in_prompts=frozenset(
+                name
+                for name, text in values.items()
+                if name in self._used
+                and all(text in prompt for prompt in prompts.values())
             ),
-            values={
-                name: str(rows[0][column]) for name, column in self._columns.items()
-            },
             value=value,
             note=note,
             number=item.number + 1,
@@ -587,12 +629,9 @@ def _shown_columns(
     right reply is. All cards have the same columns, because different ones would show
     which prompt made the reply.
     """
-    of_rows, grid = result.frames.row_names(), result.plan.grid
+    of_rows = result.frames.row_names()
     if columns is None:
-        texts = [text for name in ("prompt", "system") for text in grid.values_of(name)]
-        used = (
-            () if grid.is_raw else {name for text in texts for name in columns_in(text)}
-        )
+        used = _used_columns(result, "prompt", "system")
         return {name: column for name, column in of_rows.items() if name in used}
     names = as_names(columns)
     if unknown := [name for name in names if name not in of_rows]:
@@ -602,6 +641,15 @@ def _shown_columns(
             param="columns",
         )
     return {name: of_rows[name] for name in names}
+
+
+def _used_columns(result: "RunResult", *factors: str) -> set[str]:
+    """Return the columns that fill these factors, which have templates as values."""
+    grid = result.plan.grid
+    if grid.is_raw:
+        return set()
+    texts = [text for factor in factors for text in grid.values_of(factor)]
+    return {name for text in texts for name in columns_in(text)}
 
 
 def _shown_prompts(prompts: Sequence[str], *, is_blind: bool) -> dict[str, str]:
@@ -648,9 +696,9 @@ def _fitted(text: str) -> str:
     return fitted_to_terminal(to_terminal(text))
 
 
-def _card_as_text(card: RatingCard, n_total: int) -> str:
+def _card_as_text(card: RatingCard, n_total: int, *, is_open: bool) -> str:
     head = f"\n{card.number} of {n_total}"
-    shown = dict(card.values) or card.prompts
+    shown = card.others | (dict(card.prompts) if is_open else card.filled)
     parts = [f"{name}: {text}" for name, text in shown.items()]
     sides = ("Left", "Right") if len(card.replies) > 1 else ("Reply",)
     replies = [

@@ -263,7 +263,6 @@ def draw_rating(bench: Bench, theme: str) -> None:
         notebook.wait_idle()
     panel = notebook.shown(1).locator(".svc-rating")
     expect(panel.get_by_text("Right", exact=True).first).to_be_visible()
-    panel.get_by_text("Prompt", exact=True).first.click()
     panel.locator(".svc-stage").focus()
     page.wait_for_timeout(1000)  # math and fonts settle without saying so
     page.mouse.move(5, 5)

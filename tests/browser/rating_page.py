@@ -27,7 +27,10 @@ def card(number: int, *texts: str, **more: object) -> dict[str, Any]:
     return {
         "id": f"card-{number}",
         "number": number,
-        "parts": [{"name": "text", "html": f"<pre>Row {number}</pre>"}],
+        "others": [],
+        "prompts": [{"name": "", "html": f"<pre>Explain Row {number}</pre>"}],
+        "filled": [{"name": "text", "html": f"<pre>Row {number}</pre>"}],
+        "is_open": False,
         "replies": replies,
         "chosen": -1,
         "note": "",

@@ -127,31 +127,102 @@ def test_keys_of_the_browser_are_left_alone(page: Page) -> None:
     assert panel.sent == []
 
 
-def test_the_prompt_is_folded_and_stays_as_it_was(page: Page) -> None:
-    """P unfolds what filled the prompt; the next card has it unfolded, too."""
-    panel = RatingPage(page, view(card(1, LONG)))
-    row = panel.root.get_by_text("Row")
-    expect(row).to_be_hidden()
+def test_what_is_answered_is_in_sight_once(page: Page) -> None:
+    """P shows the prompt instead of what fills it; the next card does the same."""
+    others = [{"name": "language", "html": "<pre>th</pre>"}]
+    panel = RatingPage(page, view(card(1, others=others)))
+    filled = panel.root.get_by_text("Row 1", exact=True)
+    prompt = panel.root.get_by_text("Explain Row")
+    expect(filled).to_be_visible()
+    expect(prompt).to_be_hidden()
     panel.stage.press("p")
-    expect(row).to_be_visible()
-    panel.show(card(2, LONG))
+    expect(prompt).to_be_visible()
+    expect(filled).to_be_hidden()
+    panel.show(card(2, others=others))
+    expect(prompt).to_have_text("Explain Row 2")
 
-    expect(panel.root.get_by_text("Row 2")).to_be_visible()
+    expect(prompt).to_be_visible()
+    expect(panel.root.get_by_text("language")).to_be_visible()
 
 
-def test_the_prompt_of_a_short_reply_is_unfolded(page: Page) -> None:
-    """A label cannot be judged without it; once it is folded, it stays folded."""
-    panel = RatingPage(page, view(card(1, "spam")))
-    row = panel.root.get_by_text("Row")
-    expect(row).to_be_visible()
-    panel.show(card(2, "spam", LONG))
-    expect(row).to_be_hidden()
-    panel.show(card(3, "ham"))
-    expect(row).to_be_visible()
-    panel.stage.press("p")
-    panel.show(card(4, "ham"))
+def test_keys_work_after_the_focus_is_folded_away(page: Page) -> None:
+    """A button that copies a text is hidden with it; the reply has the focus then."""
+    panel = RatingPage(page, view(card(1)))
+    panel.stage.focus()
+    page.keyboard.press("Shift+Tab")
+    expect(panel.root.locator(".svc-asked button:focus")).to_be_visible()
+    page.keyboard.press("p")
+    expect(panel.stage).to_be_focused()
+    page.keyboard.press("4")
 
-    expect(panel.root.get_by_text("Row 4")).to_be_hidden()
+    assert [message["choice"] for message in panel.sent] == [3]
+
+
+def test_a_short_prompt_is_open_until_it_is_folded(page: Page) -> None:
+    """The kernel says which is short; once folded by hand, it stays folded."""
+    panel = RatingPage(page, view(card(1, is_open=True)))
+    prompt = panel.root.get_by_text("Explain Row")
+    expect(prompt).to_be_visible()
+    panel.show(card(2))
+    expect(prompt).to_be_hidden()
+    panel.show(card(3, is_open=True))
+    expect(prompt).to_be_visible()
+    panel.root.get_by_text("Prompt", exact=True).click()
+    panel.show(card(4, is_open=True))
+
+    expect(prompt).to_be_hidden()
+    expect(panel.root.get_by_text("Row 4", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [600, 900])
+def test_a_long_letter_leaves_the_reply_and_the_buttons_in_sight(
+    page: Page, width: int
+) -> None:
+    """Both scroll, each from its beginning at the next card."""
+    page.set_viewport_size({"width": width, "height": 900})
+    long = f"<pre>{'My almonds were eaten on the ninth floor. ' * 200}</pre>"
+    filled = [{"name": "letter", "html": long}]
+    panel = RatingPage(page, view(card(1, LONG, filled=filled)))
+    asked = panel.root.locator(".svc-asked")
+    asked.evaluate("(asked) => asked.scrollTo(0, 500)")
+    panel.show(card(2, LONG, filled=filled))
+
+    expect(panel.root.get_by_text("letter")).to_be_in_viewport()
+    lab_px = 130  # of JupyterLab's menu, tabs and tools
+    root, stage = panel.root.bounding_box(), panel.stage.bounding_box()
+    assert root is not None
+    assert stage is not None
+    assert root["height"] < 900 - lab_px
+    assert stage["height"] > 200
+
+
+# Words of a text that go on in another line.
+BROKEN = r"""(pre) => {
+  const text = pre.firstChild;
+  const top = (at) => {
+    const range = document.createRange();
+    range.setStart(text, at);
+    range.setEnd(text, at + 1);
+    return range.getBoundingClientRect().top;
+  };
+  return [...text.data.matchAll(/\S+/g)].map((word) => [word[0], word.index])
+    .filter(([word, at]) => top(at) !== top(at + word.length - 1))
+    .map(([word]) => word);
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 600, 900])
+def test_a_prompt_breaks_at_blanks(page: Page, width: int) -> None:
+    """Although JupyterLab breaks its outputs anywhere; only an address is broken."""
+    page.set_viewport_size({"width": width, "height": 900})
+    address = "https://example.org/" + "almonds" * 30
+    text = "On the ninth floor your staff ate my grandmother's almonds. " * 9 + address
+    prompts = [{"name": "Prompt", "html": f"<pre>{text}</pre>"}]
+    panel = RatingPage(page, view(card(1, prompts=prompts, is_open=True)))
+    page.add_style_tag(content="main pre { word-break: break-all }")
+
+    pre = panel.root.locator(".svc-asked details pre")
+    assert pre.evaluate(BROKEN) == [address]
 
 
 def test_undo_shows_the_rating_that_was_taken_back(page: Page) -> None:
@@ -285,7 +356,8 @@ def test_a_hostile_reply_is_inert(page: Page) -> None:
     page.on("request", lambda request: requested.append(request.url))
     reply = {"html": HOSTILE, "spoken": HOSTILE, "label": ""}
     parts = [{"name": "<b>text</b>", "html": HOSTILE}]
-    panel = RatingPage(page, view(card(1, replies=[reply], parts=parts)))
+    shown = card(1, replies=[reply], filled=parts, prompts=parts)
+    panel = RatingPage(page, view(shown))
     panel.stage.press("p")
 
     inside = panel.root.locator(".svc-blocks")

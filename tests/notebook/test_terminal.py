@@ -251,6 +251,22 @@ def test_what_a_command_says_breaks_at_blanks(
     assert " ".join(said.split()) == EMULATOR_NOTE
 
 
+def test_a_rating_says_once_how_far_it_is(begin: Callable[..., Terminal]) -> None:
+    """What is answered is there, and the end is the cell's value alone."""
+    terminal = begin()
+    terminal.run("import svc_notebook as svc", prompt=2)
+    terminal.run("run = svc.sweep('Please greet').run()", prompt=3)
+    terminal.type("run.rate(in_terminal=True)\r")
+    card = terminal.until("p prompt > ")
+
+    terminal.type("y\r")
+    end = terminal.until("In [4]:")
+
+    assert "Prompt: Please greet" in card
+    assert end.count("1 of 1 replies rated as good") == 1
+    assert end.count("The score is rated_good") == 1
+
+
 def test_a_panel_says_where_it_shows(begin: Callable[..., Terminal]) -> None:
     """A terminal has no widgets: the conversation is printed, with the ways on."""
     terminal = begin()

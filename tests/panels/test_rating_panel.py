@@ -81,6 +81,16 @@ def rate(page: Page, choice: int, **more: object) -> None:
     page.say("rate", choice=choice, **{**seen, **more})
 
 
+def test_what_is_answered_comes_with_the_card(open_rating: OpenRating) -> None:
+    """The prompt, which is open if it is short, and what fills it."""
+    card = open_rating().view["card"]
+
+    (filled,), (prompt,) = card["filled"], card["prompts"]
+    assert filled["name"] == "word"
+    assert prompt["html"] == filled["html"].replace("<pre>", "<pre>Explain ")
+    assert (card["others"], card["is_open"]) == ([], True)
+
+
 def test_a_rating_shows_the_next_card(open_rating: OpenRating) -> None:
     """The page gets the next card, and that its message was heard."""
     page = open_rating()

@@ -249,6 +249,20 @@ def test_a_rater_sees_the_columns_that_are_named(labelled: Run) -> None:
         labelled.rate(columns="lang")
 
 
+def test_only_what_fills_a_prompt_is_in_it(session: Session) -> None:
+    """A short value may be in a text by chance; a system message is not in sight."""
+    rows = ROWS.assign(language="hi", style="kind")
+    run = plan_run(
+        session, "Label: {{mail}}", system="Be {{style}}.", rows=rows, model=SMALL
+    ).run()
+
+    card = run.rate(columns=["mail", "language", "style"]).card()
+
+    assert card is not None
+    assert [*card.filled] == ["mail"]
+    assert [*card.others] == ["language", "style"]
+
+
 def test_a_rater_goes_on_in_another_kernel(run: Run, session: Session) -> None:
     """The order is the same there, and what is rated does not come again."""
     first = run.rate(rater="ann", first="random")
@@ -450,6 +464,45 @@ def test_in_a_terminal_keys_are_lines(
     said = capsys.readouterr()
     assert "There is no key 'x'" in said.out + said.err
     assert run.ratings_df()["note"].iloc[0] == "nice"
+
+
+LETTER = "Dear hotel,\n" + "\n".join(f"Wish {n}." for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("letter", "keys", "folded", "opened"),
+    [
+        ("Where is my hat?", [""], [False], [True]),
+        (LETTER, ["y", ""], [True, True], [False, False]),
+        (LETTER, ["p", "y", ""], [True, False, False], [False, True, True]),
+    ],
+)
+def test_a_terminal_shows_what_is_answered_once(  # noqa: PLR0913, PLR0917 - fixtures
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    letter: str,
+    keys: list[str],
+    folded: list[bool],
+    opened: list[bool],
+) -> None:
+    """A short prompt is whole; of a long one, what fills it, until p unfolds it."""
+    rows = pd.DataFrame({"letter": [f"{letter} A", f"{letter} B"], "to": ["x", "x"]})
+    run = plan_run(
+        session, "Answer kindly.\n\n{{letter}}", rows=rows, model=SMALL
+    ).run()
+    capsys.readouterr()
+    lines = iter(keys)
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+
+    run.rate(columns=["letter", "to"], in_terminal=True)
+
+    *_, shown = capsys.readouterr().err.partition("1 of 2")
+    cards = re.split(r"\d of 2\n", shown)
+    assert ["letter: " in card for card in cards] == folded
+    assert ["Answer kindly." in card for card in cards] == opened
+    assert {card.count(letter) for card in cards} == {1}
+    assert {card.count("to: x") for card in cards} == {1}
 
 
 @pytest.mark.parametrize(

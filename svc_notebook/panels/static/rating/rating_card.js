@@ -1,21 +1,22 @@
-/* What is rated now: one reply, or two side by side, below what filled the prompt. */
+/* What is rated now: one reply, or two side by side, below what they answer. */
 
 const SIDES = ["Left", "Right"];
-const SHORT_CHARS = 80; // a shorter reply, such as a label, says little without its prompt
 
 class RatingCard {
   constructor(model) {
     this.model = model;
     this.seen = {};
     this.untypeset = [];
-    this.title = make("summary", {}, "Prompt");
-    this.parts = make("div", { class: "svc-blocks" });
-    this.filled = make("details", { class: "svc-filled" }, this.title, this.parts);
+    const title = make("summary", {}, "Prompt");
+    const [others, prompts, filled] = [1, 2, 3].map(() => make("div", { class: "svc-blocks" }));
+    this.parts = { others, prompts, filled };
+    this.prompt = make("details", {}, title, prompts); // while open, it hides `filled`
+    this.asked = make("div", { class: "svc-asked" }, others, this.prompt, filled);
     this.isChosen = false; // whether the rater has folded or unfolded it
-    this.title.addEventListener("click", () => (this.isChosen = true));
+    title.addEventListener("click", () => (this.isChosen = true));
     this.replies = make("div");
     this.stage = make("div", { class: "svc-stage", tabindex: 0, role: "group" }, this.replies);
-    this.element = make("div", { class: "svc-middle" }, this.filled, this.stage);
+    this.element = make("div", { class: "svc-middle" }, this.asked, this.stage);
   }
 
   /** Draw a card; return whether it is another card than before. */
@@ -24,21 +25,11 @@ class RatingCard {
     const isOther = isNew(this.seen, "id", card?.id ?? null);
     if (!card || !isNew(this.seen, "card", [card, nTotal])) return isOther;
     this.stage.setAttribute("aria-label", cardTitle(card, nTotal));
-    this.drawParts(card.parts);
+    for (const name in this.parts) this.parts[name].replaceChildren(...card[name].map(drawPart));
     this.drawReplies(card.replies);
-    if (isOther) this.stage.scrollTop = 0;
-    if (isOther && !this.isChosen) this.filled.open = card.replies.every(isShort);
+    if (isOther) this.stage.scrollTop = this.asked.scrollTop = 0;
+    if (isOther && !this.isChosen) this.prompt.open = card.is_open;
     return isOther;
-  }
-
-  drawParts(parts) {
-    this.filled.hidden = !parts.length;
-    const rows = parts.map(({ name, html }) => {
-      const value = make("div", { class: "svc-given" });
-      setBlocks(value, html);
-      return make("div", {}, make("div", { class: "svc-who" }, name), value);
-    });
-    this.parts.replaceChildren(...rows);
   }
 
   drawReplies(replies) {
@@ -61,15 +52,18 @@ class RatingCard {
     if (this.stage.isConnected) typeset(this.untypeset.splice(0), this.model);
   }
 
-  /** Fold or unfold the values that fill the prompt. */
+  /** Fold or unfold the prompt; a button in it that has the focus would be hidden. */
   toggle() {
     this.isChosen = true;
-    this.filled.open = !this.filled.open;
+    if (this.asked.contains(document.activeElement)) this.stage.focus({ preventScroll: true });
+    this.prompt.open = !this.prompt.open;
   }
 }
 
-function isShort({ spoken }) {
-  return spoken.length < SHORT_CHARS;
+function drawPart({ name, html }) {
+  const value = make("div", { class: "svc-given" });
+  setBlocks(value, html);
+  return make("div", {}, make("div", { class: "svc-who" }, name), value);
 }
 
 function cardTitle({ number, replies }, nTotal) {

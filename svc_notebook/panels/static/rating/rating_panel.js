@@ -31,9 +31,10 @@
  *   can: string[], notice: string, is_problem: boolean, is_fresh: boolean, main_writes: number,
  *   is_whole: boolean, nth: number, seq: number}} View
  * @typedef {{key: string, label: string}} Step of the scale
- * @typedef {{id: string, number: number, parts: Part[], replies: Reply[], chosen: number,
- *   note: string}} Card
- * @typedef {{name: string, html: string}} Part of the prompt
+ * @typedef {{id: string, number: number, others: Part[], prompts: Part[], filled: Part[],
+ *   is_open: boolean, replies: Reply[], chosen: number, note: string}} Card
+ *   `filled` can be read in the prompts, `others` cannot; the prompts are open at first, or folded
+ * @typedef {{name: string, html: string}} Part
  * @typedef {{html: string, spoken: string, label: string}} Reply; `spoken` is how it begins
  */
 
