@@ -197,7 +197,7 @@ def test_a_panel_answers_in_firefox(firefox: Firefox) -> None:
     shown = f"{CELL}.querySelector('.svc-panel .svc-turn').innerText"
     text = str(firefox.value(shown))
 
-    assert text.startswith("You\nHello\n")
+    assert text.startswith("1 · You\nHello\n")
     assert "An answer." in text
     firefox.until(f"{STATIC} && !{STATIC}.checkVisibility()")
 

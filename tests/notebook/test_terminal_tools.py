@@ -78,7 +78,7 @@ def test_a_long_question_breaks_at_blanks(terminal: Terminal) -> None:
     terminal.until("In [3]:")
 
     question = asked[asked.index("The model calls write") :]
-    assert "no telephone, and\nkeep a copy.)\nRun write(" in question
+    assert "no telephone, and\n  keep a copy.)\nRun write(" in question
     assert max(map(len, question.splitlines())) < 100
 
 
