@@ -1,5 +1,6 @@
 """A conversation as a static transcript, in HTML and as text."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, starmap
@@ -7,6 +8,7 @@ from itertools import chain, starmap
 from svc_notebook.display.escape import to_terminal, to_text
 from svc_notebook.display.front_end import as_streamed, fitted_to_terminal
 from svc_notebook.display.html_styles import (
+    PLAIN_CODE,
     QUIET_LINE,
     TYPED,
     folded_html,
@@ -32,6 +34,7 @@ from .picks import to_columns
 
 _ENTRY = "margin:.2em 0 .8em"
 _TYPED = f"{TYPED};font-family:inherit;border-left:3px solid #8886;padding-left:.7em"
+_FENCE = re.compile("^(?= {0,3}```)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +85,24 @@ def _entry_html(entry: MessageEntry) -> str:
 
 def _folded_html(text: str) -> str:
     shown, rest = split_long(text)
-    below = rest_html(whole_label(text), _typed_html(rest)) if rest else ""
+    if not rest:
+        return _typed_html(text)
+    is_code = len(_FENCE.findall(shown)) % 2 == 1
+    below = rest_html(whole_label(text), _typed_html(rest, is_code=is_code))
     return _typed_html(shown) + below
 
 
-def _typed_html(text: str) -> str:
-    return f'<pre style="{_TYPED}">{to_text(text)}</pre>'
+def _typed_html(text: str, *, is_code: bool = False) -> str:
+    """Show a text as typed; code between fences has letters of one width.
+
+    `is_code` says whether the text begins within a block of code.
+    """
+    shown = []
+    for part in _FENCE.split(text):
+        html = to_text(part)
+        shown.append(f"{PLAIN_CODE}{html}</code>" if is_code else html)
+        is_code = not is_code
+    return f'<pre style="{_TYPED}">{"".join(shown)}</pre>'
 
 
 def _quiet_line(line: str) -> str:

@@ -41,8 +41,12 @@ def reset(session: Session, name: str) -> str:
     with suppress(LedgerError):  # without a readable ledger, those of this kernel
         if session.ledger.has_conversation(name):
             session.conversations.named(name)
-    session.conversations.known(name).reset()
-    return f"The conversation {name} is empty now; the ledger keeps its turns."
+    conversation = session.conversations.known(name)
+    conversation.reset()
+    said = f"The conversation {name} is empty now; the ledger keeps its turns."
+    if conversation.system:
+        said += f' Its system prompt stays: `-c {in_a_line(name)} -s ""` sends none.'
+    return said
 
 
 def pin(session: Session, name: str, turn: str) -> str:

@@ -145,13 +145,16 @@ def parse_command(
     *,
     has_more: bool = False,
     is_name: Callable[[str], bool] = lambda _: False,
+    conversation: str | None = None,
 ) -> CommandLine:
     """Read what follows the options of a `%svc` line, or the line without options.
 
     `is_name` says whether a text is the name of a conversation; one of several words
-    needs no quotes.
+    needs no quotes. `conversation` is the name that the options give, which a command
+    need not repeat.
     """
     words = _with_whole_name(_split_words(text), is_name)
+    words = _with_name_of_options(words, conversation)
     if not words:
         return _without_words(has_more=has_more)
     first, *rest = words
@@ -209,6 +212,14 @@ def _with_whole_name(words: list[str], is_name: Callable[[str], bool]) -> list[s
         if _fits_number(command, joined) and is_name(joined[0]):
             return [first, *joined]
     return words
+
+
+def _with_name_of_options(words: list[str], name: str | None) -> list[str]:
+    command = BY_NAME.get(words[0]) if words else None
+    if name is None or command is None or not command.takes_name:
+        return words
+    first, *rest = words
+    return [first, name, *rest] if _fits_number(command, [name, *rest]) else words
 
 
 def _ambiguous(text: str, hint: str) -> ParameterError:

@@ -118,7 +118,12 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
     # the end of a line is there if others are below it
     has_more = options.text != line.strip() or line.endswith("\n")
     is_name = partial(is_conversation, context.session)
-    command_line = parse_command(options.text, has_more=has_more, is_name=is_name)
+    command_line = parse_command(
+        options.text,
+        has_more=has_more,
+        is_name=is_name,
+        conversation=options.conversation,
+    )
     if command_line.name == ASK:
         check_question(options.text, line.strip())
         return _ask(context, options, command_line.text, own_output=False)

@@ -5,10 +5,11 @@ of a `%%svc` cell. It sends nothing.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import starmap
 from types import ModuleType
+from typing import NamedTuple
 
 from IPython.core.completer import (
     CompletionContext,
@@ -17,8 +18,10 @@ from IPython.core.completer import (
 )
 from IPython.core.interactiveshell import InteractiveShell
 
+from svc_notebook.conversations.history import Turn
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.service.catalogue import MODELS, Model
+from svc_notebook.service.params import shorten
 from svc_notebook.session import current
 from svc_notebook.svc_use import endpoint_notes
 
@@ -31,7 +34,9 @@ from .tools_command import tool_notes
 _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL_LINE = re.compile(r"\s*%%svc(?:\s|$)")
 _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
-_TAKE_A_NAME = [[command.name] for command in COMMANDS if command.takes_name]
+_TAKE_A_NAME = [command.name for command in COMMANDS if command.takes_name]
+_PROMPT_CHARS = 40  # of a turn's prompt
+_TAKE_A_TURN = [command.name for command in COMMANDS if " TURN" in command.arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,20 @@ class Suggestions:
     items: tuple[Suggestion, ...]  # at least one
 
 
+class KnownTurn(NamedTuple):
+    """A turn of a conversation."""
+
+    prompt: str  # its beginning
+    models: Sequence[str]  # of its versions
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNames:
     """The names in this kernel that can be typed."""
 
     variables: tuple[tuple[str, str], ...] = ()  # each with its type
     conversations: tuple[str, ...] = ()
+    turns: Mapping[str, Sequence[KnownTurn]] = field(default_factory=dict)  # by name
     tools: tuple[tuple[str, str], ...] = ()  # each with a note
     types: tuple[tuple[str, str], ...] = ()  # each with a note
     models: tuple[Model, ...] = MODELS
@@ -109,8 +122,8 @@ def _next_words(
         return (*_commands(), Suggestion(ASK, "send the words after it as a question"))
     if before in (["%svc", "help"], ["%svc", "use"]):
         return _topics() if before[1] == "help" else _in_use(known)
-    if before[:1] == ["%svc"] and before[1:] in _TAKE_A_NAME:
-        return _conversations(known)
+    if before[:1] == ["%svc"] and before[1:2] and before[1] in _TAKE_A_NAME:
+        return _places(before[1], before[2:], known)
     if before[:2] == ["%svc", "tools"]:
         return _tool_words(before[2:], known)
     is_open = before and (fragment.startswith("-") or not fragment)
@@ -162,7 +175,7 @@ def _values(option: Option, fragment: str, known: KnownNames) -> Iterable[Sugges
     if name == "--as":
         return starmap(Suggestion, known.types)
     if name == "--conversation":
-        return _conversations(known)
+        return _conversations(known.conversations)
     if name in lists:
         return _next_in_list(fragment, lists[name]())
     values = {
@@ -188,9 +201,36 @@ def _next_in_list(fragment: str, items: Iterable[Suggestion]) -> Iterable[Sugges
     )
 
 
-def _conversations(known: KnownNames) -> Iterable[Suggestion]:
-    names = map(in_a_line, known.conversations)
-    return (Suggestion(name, "conversation") for name in names)
+def _conversations(names: Iterable[str]) -> Iterable[Suggestion]:
+    return (Suggestion(in_a_line(name), "conversation") for name in names)
+
+
+def _places(command: str, before: list[str], known: KnownNames) -> Iterable[Suggestion]:
+    """Return names of conversations, then numbers of turns, then of versions."""
+    if not before:
+        may_be_empty = command in {"panel", "restore"}
+        return _conversations(known.conversations if may_be_empty else known.turns)
+    if command not in _TAKE_A_TURN:
+        return ()
+    typed = " ".join([*before, ""])
+    for name, turns in known.turns.items():
+        starts = [f"{written} " for written in (name, in_a_line(name))]
+        start = next(filter(typed.startswith, starts), None)
+        match start and typed.removeprefix(start).split():
+            case []:
+                return _numbered("turn", (turn.prompt for turn in turns))
+            case [number] if command == "version" and number in _range(turns):
+                return _numbered("version", turns[int(number) - 1].models)
+    return ()
+
+
+def _range(turns: Sequence[KnownTurn]) -> list[str]:
+    return [str(number) for number in range(1, len(turns) + 1)]
+
+
+def _numbered(kind: str, notes: Iterable[str]) -> Iterable[Suggestion]:
+    for number, note in enumerate(notes, start=1):
+        yield Suggestion(str(number), f"{kind} · {note}" if note else kind)
 
 
 def _tool_words(before: list[str], known: KnownNames) -> Iterable[Suggestion]:
@@ -217,7 +257,7 @@ def _models(known: KnownNames) -> Iterable[Suggestion]:
 
 
 def _known_names(shell: InteractiveShell) -> KnownNames:
-    hidden = shell.user_ns_hidden
+    hidden, conversations = shell.user_ns_hidden, tuple(current().conversations)
     return KnownNames(
         variables=tuple(
             (name, type(value).__name__)
@@ -226,14 +266,22 @@ def _known_names(shell: InteractiveShell) -> KnownNames:
             and name not in hidden
             and not isinstance(value, ModuleType)
         ),
-        conversations=tuple(
-            conversation.name for conversation in current().conversations
-        ),
+        conversations=tuple(each.name for each in conversations),
+        turns={
+            each.name: [_known_turn(turn) for turn in each.turns]
+            for each in conversations
+            if each.turns
+        },
         tools=tool_notes(shell.user_ns),
         types=known_types(shell.user_ns),
         models=current().models(),
         endpoints=endpoint_notes(),
     )
+
+
+def _known_turn(turn: Turn) -> KnownTurn:
+    prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
+    return KnownTurn(prompt, [version.model for version in turn.versions])
 
 
 def match(context: CompletionContext, shell: InteractiveShell) -> SimpleMatcherResult:

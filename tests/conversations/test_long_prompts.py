@@ -82,3 +82,19 @@ def test_the_rest_begins_with_no_line_end() -> None:
 
     assert shown.endswith("h\n\n\n")
     assert rest.startswith("rest")
+
+
+@pytest.mark.parametrize("n_lines", [3, 30])
+def test_code_between_fences_has_letters_of_one_width(
+    plan: svc.Conversation, n_lines: int
+) -> None:
+    """Also where it is folded; the text around it has the page's letters."""
+    code = "\n".join(f"a{n}   = <{n}>" for n in range(n_lines))
+    plan.ask(f"Why?\n```python\n{code}\n```\nIn one line.")
+
+    html = plan._repr_mimebundle_()["text/html"].partition("1 · You")[2]
+    coded = unescape("".join(re.findall(r"<code[^>]*>(.*?)</code>", html, re.DOTALL)))
+
+    assert coded.partition("```python\n")[2].startswith(f"{code}\n")
+    assert "Why?" not in coded
+    assert "In one line." not in coded

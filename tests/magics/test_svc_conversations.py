@@ -679,6 +679,29 @@ def test_the_list_has_what_was_typed(shell: Shell) -> None:
     assert svc.conversations_df()["prompt"].tolist() == ["Explain"]
 
 
+def test_a_reset_names_the_system_prompt_that_stays(shell: Shell) -> None:
+    """It says how to send none; without one there is nothing to say."""
+    shell.run("%%svc -c plan -s 'Be brief.'\nHi")
+    shell.run("%%svc -c other\nHi")
+    svc.conversation("plan").system = "Be brief."
+
+    plan, other = (shell.run(f"%svc reset {name}").shown for name in ("plan", "other"))
+
+    assert 'Its system prompt stays: `-c plan -s ""` sends none.' in plan
+    assert "system" not in other
+
+
+def test_commands_take_the_name_that_the_options_give(shell: Shell) -> None:
+    """`-c NAME` stands for the name, as it does for `continue`."""
+    shell.run("%%svc -c plan\nHi")
+
+    history = shell.run("%svc -c plan history").value
+    pinned = shell.run("%svc -c plan pin 1").shown
+
+    assert history is svc.conversation("plan")
+    assert "Turn 1 (Hi) is pinned." in pinned
+
+
 def test_a_name_of_several_words_needs_no_quotes(shell: Shell) -> None:
     """Commands take words that together are the name of a conversation as its name."""
     shell.run("%%svc -c 'support prompt'\nFrom a cell")

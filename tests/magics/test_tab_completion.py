@@ -6,12 +6,21 @@ import pytest
 
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS
-from svc_notebook.magics.tab_completion import KnownNames, Suggestions, suggest
+from svc_notebook.magics.tab_completion import (
+    KnownNames,
+    KnownTurn,
+    Suggestions,
+    suggest,
+)
 from svc_notebook.service.catalogue import MODELS
 
 KNOWN = KnownNames(
     variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
-    conversations=("plan", "support prompt"),
+    conversations=("plan", "support prompt", "empty"),
+    turns={
+        "plan": [KnownTurn("Hi", ["model-a", "model-b"]), KnownTurn("And?", [""])],
+        "support prompt": [KnownTurn("Help me", ["model-a"])],
+    },
     types=(("Invoice", "An invoice."), ("Order", "")),
 )
 
@@ -55,6 +64,14 @@ def texts(found: Suggestions | None) -> list[str]:
         ("%svc use e", "e", ["emulator"]),
         ("%svc mo", "mo", ["models"]),
         ("%svc history p", "p", ["plan"]),
+        ("%svc history ", "", ["plan", "'support prompt'"]),
+        ("%svc panel ", "", ["plan", "'support prompt'", "empty"]),
+        ("%svc pin plan ", "", ["1", "2"]),
+        ("%svc hide 'support prompt' ", "", ["1"]),
+        ("%svc hide support prompt ", "", ["1"]),
+        ("%svc version plan ", "", ["1", "2"]),
+        ("%svc version plan 1 ", "", ["1", "2"]),
+        ("%svc version plan 1 2", "2", ["2"]),
         ("%%svc -c p", "p", ["plan"]),
         ("%%svc --system {{art", "art", ["article}}", "articles}}"]),
         ("%svc About {{ art", "art", ["article}}", "articles}}"]),
@@ -69,6 +86,36 @@ def test_completes_on_a_magic_line(
     assert texts(found) == expected
     assert found is not None
     assert found.fragment == fragment
+
+
+def test_turns_and_versions_have_notes() -> None:
+    """A number alone does not tell which turn or version it is."""
+    turns = suggest(["%svc pin plan "], KNOWN)
+    versions = suggest(["%svc version plan 1 "], KNOWN)
+
+    assert turns is not None
+    assert versions is not None
+    assert [item.note for item in turns.items] == ["turn · Hi", "turn · And?"]
+    assert [i.note for i in versions.items] == [
+        "version · model-a",
+        "version · model-b",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%svc history plan ",
+        "%svc pin empty ",
+        "%svc pin plan 1 ",
+        "%svc version plan 3 ",
+        "%svc version plan x ",
+        "%svc version plan 1 1 ",
+    ],
+)
+def test_offers_nothing_where_nothing_follows(line: str) -> None:
+    """Options go before the command, so none is offered there."""
+    assert texts(suggest([line], KNOWN)) == []
 
 
 def test_offers_everything_behind_a_blank() -> None:
