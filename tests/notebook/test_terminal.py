@@ -316,5 +316,6 @@ def test_replies_side_by_side_say_how_far_they_are(
     terminal.type(CTRL_C)
     shown = terminal.until("In [2]:")
 
-    assert shown.splitlines()[0] == "^C"
+    # As it handles Ctrl-C, a terminal may drop a line end that is being written.
+    assert re.match(r"\n?\^C\n?svc-v2-8b-instruct\n", shown)
     assert shown.count("Partial answer\n[interrupted]") == 2
