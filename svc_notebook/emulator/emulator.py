@@ -144,9 +144,8 @@ class Emulator:
             answered with 403.
         script: Answers instead of the emulator's own: entries, or the path of a JSON
             file with entries; see `svc_notebook.emulator.script`.
-        text: "answers" answers what README.md, the guides and the panel ask, and says
-            if it has no answer (the lessons bring `script="answers.json"`); "filler"
-            writes made-up prose, to try out lengths and speeds.
+        text: "answers" answers what README.md, guides and panel ask, and says if it
+            cannot (lessons bring a script); "filler" writes prose, to try out lengths.
         seed: The same seed gives the same texts, and the same requests a `share`.
         keep_alive_s: Seconds after which an idle connection is closed.
         clock: Returns seconds that never run backwards, for the rate limits.

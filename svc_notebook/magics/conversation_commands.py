@@ -45,7 +45,7 @@ def reset(session: Session, name: str) -> str:
     conversation.reset()
     said = f"The conversation {name} is empty now; the ledger keeps its turns."
     if conversation.system:
-        said += f' Its system prompt stays: `-c {in_a_line(name)} -s ""` sends none.'
+        said += f' Its system prompt stays: `-c {in_a_line(name)} -s ""` removes it.'
     return said
 
 

@@ -687,7 +687,7 @@ def test_a_reset_names_the_system_prompt_that_stays(shell: Shell) -> None:
 
     plan, other = (shell.run(f"%svc reset {name}").shown for name in ("plan", "other"))
 
-    assert 'Its system prompt stays: `-c plan -s ""` sends none.' in plan
+    assert 'Its system prompt stays: `-c plan -s ""` removes it.' in plan
     assert "system" not in other
 
 
