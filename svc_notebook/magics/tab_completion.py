@@ -18,7 +18,7 @@ from IPython.core.completer import (
 )
 from IPython.core.interactiveshell import InteractiveShell
 
-from svc_notebook.conversations.history import Turn
+from svc_notebook import Conversation
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.service.catalogue import MODELS, Model
 from svc_notebook.service.params import shorten
@@ -268,9 +268,7 @@ def _known_names(shell: InteractiveShell) -> KnownNames:
         ),
         conversations=tuple(each.name for each in conversations),
         turns={
-            each.name: [_known_turn(turn) for turn in each.turns]
-            for each in conversations
-            if each.turns
+            each.name: tuple(_known_turns(each)) for each in conversations if each.turns
         },
         tools=tool_notes(shell.user_ns),
         types=known_types(shell.user_ns),
@@ -279,9 +277,10 @@ def _known_names(shell: InteractiveShell) -> KnownNames:
     )
 
 
-def _known_turn(turn: Turn) -> KnownTurn:
-    prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
-    return KnownTurn(prompt, [version.model for version in turn.versions])
+def _known_turns(conversation: Conversation) -> Iterable[KnownTurn]:
+    for turn in conversation.turns:
+        prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
+        yield KnownTurn(prompt, [version.model for version in turn.versions])
 
 
 def match(context: CompletionContext, shell: InteractiveShell) -> SimpleMatcherResult:
