@@ -164,16 +164,17 @@ def _check_continuable(reply: Completion, owner: Conversation | None) -> None:
         )
     if not reply.text:
         raise _cannot_continue("The last reply has no text yet; ask again.")
-    raise _CompleteError(reply)
+    turn = f"to turn {at + 1} of {owner.name} " if owner and at is not None else ""
+    raise _CompleteError(reply, turn)
 
 
 class _CompleteError(ParameterError):
     """The reply has ended by itself, so there is no rest to ask for."""
 
-    def __init__(self, reply: Completion) -> None:
+    def __init__(self, reply: Completion, turn: str) -> None:
         reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
         super().__init__(
-            f"Nothing was sent: the last reply ended by itself{reason}, so it is "
+            f"Nothing was sent: the last reply {turn}ended by itself{reason}, so it is "
             "complete.",
             param="line",
         )

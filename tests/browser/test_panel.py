@@ -291,6 +291,22 @@ def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:
     chat.composer.fill("")
 
 
+def test_control_m_leaves_the_panel_for_its_cell(chat: Chat) -> None:
+    """The notebook hears keys again; what was typed stays."""
+    n_cells = chat.notebook.cells.count()
+    chat.composer.fill("A draft")
+    chat.composer.press("Control+m")
+    expect(chat.notebook.cells.nth(OPEN)).to_contain_class("jp-mod-selected")
+    chat.page.keyboard.press("b")
+    expect(chat.notebook.cells).to_have_count(n_cells + 1)
+    for key in "dd":
+        chat.page.keyboard.press(key)
+    expect(chat.notebook.cells).to_have_count(n_cells)
+
+    expect(chat.composer).to_have_value("A draft")
+    chat.composer.fill("")
+
+
 def test_undo_in_the_panel_never_changes_a_cell(chat: Chat) -> None:
     """In the empty box and on a button it is for the conversation; in a field, for it.
 

@@ -132,9 +132,12 @@ def test_max_tokens_and_other_options_can_be_given(
     assert fitted.request.params["max_tokens"] > 5000  # type: ignore[attr-defined]  # a DryRun
 
 
-@pytest.mark.parametrize("option", ["", "-c plan "])
+@pytest.mark.parametrize(
+    ("option", "which"),
+    [("", "the last reply"), ("-c plan ", "the last reply to turn 1 of plan")],
+)
 def test_a_complete_reply_is_no_error(
-    shell: Shell, emulator: Emulator, option: str
+    shell: Shell, emulator: Emulator, option: str, which: str
 ) -> None:
     """So Run All goes on below the cell; nothing is sent, and `-o` holds the reply."""
     shell.run(f"%%svc {option}\nHello")
@@ -142,7 +145,7 @@ def test_a_complete_reply_is_no_error(
     ran = shell.run(f"%svc {option}-o whole continue")
 
     assert ran.error is None
-    assert "Nothing was sent: the last reply ended by itself" in ran.shown
+    assert f"Nothing was sent: {which} ended by itself" in ran.shown
     assert len(emulator.requests) == 1
     assert shell.run("whole.finish_reason").value == "stop"
 

@@ -116,33 +116,29 @@ function labelButton(label, act, kind = "") {
 }
 
 function named(button, label) {
-  button.setAttribute("aria-label", label);
-  button.title = label;
+  button.ariaLabel = button.title = label;
   return button;
 }
 
 function allow(button, isIt) {
   const isOff = String(!isIt);
-  if (button.getAttribute("aria-disabled") !== isOff) button.setAttribute("aria-disabled", isOff);
+  if (button.ariaDisabled !== isOff) button.ariaDisabled = isOff;
 }
 
 function isAllowed(button) {
-  return button.getAttribute("aria-disabled") !== "true";
+  return button.ariaDisabled !== "true";
 }
 
 /** Make a button that copies a text and briefly confirms it. */
 function copyButton(text, label = BUTTONS.copy.label) {
-  let timer = 0;
+  let timer;
   const button = iconButton("copy", async () => {
     await copyText(text());
     show("done", BUTTONS.done.label);
     clearTimeout(timer);
     timer = setTimeout(() => show("copy", label), CONFIRMED_MS);
   }, label);
-  const show = (name, words) => {
-    button.replaceChildren(icon(name));
-    named(button, words);
-  };
+  const show = (name, words) => named(button, words).replaceChildren(icon(name));
   return button;
 }
 

@@ -17,7 +17,7 @@ function sendKeys({ send_on_enter: isOn = true }) {
 /** Return a sentence about these keys, for an empty panel. */
 function keyWords(view) {
   const [send, breakLine] = sendKeys(view);
-  return `${send} sends, ${breakLine} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value, Shift+Tab goes to the replies`;
+  return `${send} sends, ${breakLine} breaks the line, Esc stops, ↑ edits the last prompt, @ attaches a value, Shift+Tab goes to replies, Ctrl+M to the cell`;
 }
 
 /** Return whether a key sends; Ctrl+Enter always does. */

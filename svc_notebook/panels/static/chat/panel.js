@@ -120,6 +120,8 @@ class Panel {
     if (event.key === BACK_KEY && this.can("stop")) this.composer.stop();
     else if (event.key === BACK_KEY && hasNoModifier(event)) this.composer.focus();
     if (event.key === "Enter" && event.target.localName === "textarea") breakLine(event);
+    // JupyterLab's own key; Escape, pressed to stop, must not let what is typed next reach a cell
+    if (event.ctrlKey && latinKey(event) === "m") this.root.closest(".jp-Cell")?.focus();
   }
 
   /** Undo or redo a change to the conversation, except from a field that has a text itself. */
