@@ -20,6 +20,9 @@
   const CUT_OFF =
     "cut off: the kernel stopped · run the cell again to ask anew; what was recorded is in " +
     '<code>svc.replies_df(scope="all")</code>';
+  const ELSEWHERE =
+    "the rest is not shown: the page was opened or reloaded meanwhile · the newest reply is in " +
+    '<code>svc.last()</code>, all are in <code>svc.replies_df(scope="all")</code>';
 
   const DOCKED = "svc-notebook:docked"; // the event of a panel that is in the side area
   const SIDE_PX = 400;
@@ -253,13 +256,14 @@
   };
 
   /** Say below the replies of a notebook that nobody writes them any more. */
-  const endReplies = ({ model }) => {
-    for (const { outputs } of model?.cells ?? []) {
+  const endReplies = ({ model }, words) => {
+    for (const { outputs, executionState } of model?.cells ?? []) {
+      if (words === ELSEWHERE && executionState === "running") continue; // this page follows it
       for (let at = 0; at < (outputs?.length ?? 0); at += 1) {
-        const output = outputs.get(at).toJSON();
-        const html = `${output.data?.["text/html"] ?? ""}`;
-        const ended = html.replace(LIVE, CUT_OFF);
+        const html = `${outputs.get(at).data?.["text/html"] ?? ""}`;
+        const ended = html.replace(LIVE, words);
         if (ended === html) continue;
+        const output = outputs.get(at).toJSON();
         output.data["text/html"] = ended;
         outputs.set(at, output);
       }
@@ -344,10 +348,11 @@
           });
           tracker.widgetAdded.connect((_, { content, sessionContext }) => {
             sessionContext.statusChanged.connect((_, status) => {
-              if (STOPPING.includes(status)) endReplies(content);
+              if (STOPPING.includes(status)) endReplies(content, CUT_OFF);
+              else if (status === "idle") endReplies(content, ELSEWHERE);
             });
             sessionContext.kernelChanged.connect((_, { oldValue }) => {
-              if (oldValue) endReplies(content);
+              if (oldValue) endReplies(content, CUT_OFF);
             });
           });
           // A panel cannot reach commands. It learns from the event whether somebody answered.

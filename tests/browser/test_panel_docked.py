@@ -76,6 +76,18 @@ def ask(notebook: Notebook) -> None:
     expect(docked(notebook).locator(".svc-foot")).to_be_visible()
 
 
+def test_control_m_goes_from_the_side_area_to_the_notebook(bench: Bench) -> None:
+    """To the cell that is active there, where the notebook's keys work."""
+    notebook = open_docked(bench, "leave", "1 + 1")
+    ask(notebook)
+    n_cells = notebook.cells.count()
+
+    docked(notebook).get_by_role("textbox", name="Message").press("Control+m")
+    notebook.page.keyboard.press("b")
+
+    expect(notebook.cells).to_have_count(n_cells + 1)
+
+
 def test_a_docked_panel_chats_and_comes_to_the_front(bench: Bench) -> None:
     """Running the cell again opens no second one, also where another is in front."""
     notebook = open_docked(bench, "docked", OPEN.format("shop"))

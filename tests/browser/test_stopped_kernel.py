@@ -16,6 +16,7 @@ RESTART = (
     "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 )
 STOPPED = "cut off: the kernel stopped"
+ELSEWHERE = "the rest is not shown: the page was opened or reloaded meanwhile"
 RECORDED = 'svc.replies_df(scope="all")'
 WORDS = "The tide comes in twice a day, and the moon decides how far.\n\n"
 
@@ -67,6 +68,24 @@ def test_a_kernel_that_dies_cuts_the_reply_off(bench: Bench) -> None:
 
     expect(notebook.shown(3)).to_contain_text(STOPPED)
     expect(notebook.shown(3)).not_to_contain_text(UNFINISHED)
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_after_a_reload_the_reply_says_where_its_rest_is(
+    bench: Bench, place: str
+) -> None:
+    """While the kernel still asks, it is being written; then it never ends here."""
+    notebook, kernel = streaming(bench, place)
+    notebook.save()
+
+    again = bench.open(notebook.path, place=place)
+    expect(again.shown(3)).to_contain_text(UNFINISHED)
+    os.kill(kernel, signal.SIGINT)
+
+    expect(again.shown(3)).to_contain_text(ELSEWHERE)
+    expect(again.shown(3)).to_contain_text("svc.last()")
+    expect(again.shown(3)).not_to_contain_text(UNFINISHED)
+    expect(again.shown(2)).to_contain_text(f"{UNFINISHED}?")
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])

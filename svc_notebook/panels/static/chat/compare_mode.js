@@ -71,7 +71,7 @@ class CompareRow {
   draw({ compare = {} }, isAlive) {
     const { by = "", values = [], is_blind: isBlind = false, options = [], cost = "" } = compare;
     const { refusal = "" } = compare;
-    this.button.setAttribute("aria-pressed", Boolean(by));
+    this.button.ariaPressed = Boolean(by);
     this.button.title = refusal || BUTTONS.compare.label;
     allow(this.button, isAlive && !refusal);
     const wasDrawn = this.seen.rows;
@@ -99,7 +99,7 @@ class CompareRow {
       const isModel = by === "model";
       const number = { type: "number", min: 0, max: 2, step: 0.1 };
       const control = isModel ? selectOf(options) : make("input", number);
-      control.setAttribute("aria-label", `${isModel ? "Model" : "Temperature"} ${at + 1}`);
+      control.ariaLabel = `${isModel ? "Model" : "Temperature"} ${at + 1}`;
       control.addEventListener("change", () => this.change(at, control.value));
       return control;
     });
@@ -144,8 +144,8 @@ function drawColumn(turn, choice, column, live) {
   choice.copy.hidden = isLive || !version;
   choice.pick.hidden = isLive || !version || !(column.is_picked || turn.can?.includes("prefer"));
   setText(choice.pick, column.is_picked ? "Picked" : BUTTONS.pick.label);
-  choice.pick.setAttribute("aria-label", `${choice.pick.textContent}: ${label}`);
-  choice.pick.setAttribute("aria-pressed", column.is_picked);
+  choice.pick.ariaLabel = `${choice.pick.textContent}: ${label}`;
+  choice.pick.ariaPressed = column.is_picked;
 }
 
 /** Return what a column waits for, and how long, as a text. */

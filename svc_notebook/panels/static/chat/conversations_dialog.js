@@ -13,7 +13,7 @@ class ConversationsDialog {
     this.unhandled = ""; // the action that the kernel has not handled yet
     this.rows = [];
     this.button = iconButton("list", () => this.toggle());
-    this.button.setAttribute("aria-expanded", "false");
+    this.button.ariaExpanded = "false";
     const input = () => this.typed();
     this.search = make("input", { type: "search", "aria-label": SEARCH, title: SEARCH, placeholder: "Search", input });
     const does = { input: () => this.drawRename() };
@@ -39,7 +39,7 @@ class ConversationsDialog {
     this.panel.keepHeight();
     middle.hidden = true;
     this.element.hidden = false;
-    this.button.setAttribute("aria-expanded", "true");
+    this.button.ariaExpanded = "true";
     this.search.value = "";
     this.search.focus({ preventScroll: true });
     showWhole(this.element);
@@ -53,7 +53,7 @@ class ConversationsDialog {
     clearTimeout(this.timer);
     this.element.hidden = true;
     panel.middle.hidden = false;
-    this.button.setAttribute("aria-expanded", "false");
+    this.button.ariaExpanded = "false";
     panel.isAtEnd = this.place.isAtEnd;
     panel.log.scrollTop = this.place.top;
     panel.settle();

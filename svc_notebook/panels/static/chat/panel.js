@@ -10,6 +10,12 @@ const SCROLLING_MS = 1000; // how long a scroll may go on after a wheel, a key o
 const BACK_KEY = "Escape"; // to the message; while there is something to stop, it stops that
 const BRIEF_MS = 6000;
 
+/** Return the cell that has a panel; for one that is docked, the notebook's active cell. */
+function cellOf(root) {
+  const active = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-mod-active";
+  return root.closest(".jp-Cell") ?? document.querySelector(active);
+}
+
 class Panel {
   constructor(connection, host) {
     this.connection = connection;
@@ -121,7 +127,7 @@ class Panel {
     else if (event.key === BACK_KEY && hasNoModifier(event)) this.composer.focus();
     if (event.key === "Enter" && event.target.localName === "textarea") breakLine(event);
     // JupyterLab's own key; Escape, pressed to stop, must not let what is typed next reach a cell
-    if (event.ctrlKey && latinKey(event) === "m") this.root.closest(".jp-Cell")?.focus();
+    if (event.ctrlKey && latinKey(event) === "m") cellOf(this.root)?.focus();
   }
 
   /** Undo or redo a change to the conversation, except from a field that has a text itself. */
@@ -239,7 +245,7 @@ class Panel {
   drawTop() {
     const { label, name } = this.connection.view;
     const title = label || `Conversation ${name ?? ""}`;
-    this.root.setAttribute("aria-label", title);
+    this.root.ariaLabel = title;
     if (isNew(this.seen, "title", title)) {
       const word = make("span", { class: "svc-kind" }, "Conversation ");
       this.label.replaceChildren(...(title === `Conversation ${name}` ? [word, name] : [title]));

@@ -14,7 +14,7 @@ class SettingsForm {
     this.rare = make("div", { class: "svc-grid" });
     this.rareBox = make("details", {}, make("summary", {}, "Rarely needed"), this.rare);
     const explain = textButton("explain", () => this.explain(explain));
-    explain.setAttribute("aria-pressed", "false");
+    explain.ariaPressed = "false";
     const last = make("div", { class: "svc-row" }, enter, explain);
     const parts = [make("summary", {}, "Settings"), this.grid, this.rareBox, last];
     this.element = make("details", { class: "svc-settings", toggle }, ...parts);
@@ -49,7 +49,7 @@ class SettingsForm {
   /** Show what each field means, or hide it. */
   explain(button) {
     const isOn = this.element.classList.toggle("svc-explained");
-    button.setAttribute("aria-pressed", isOn);
+    button.ariaPressed = isOn;
   }
 
   /** Show settings that differ from their defaults, or were refused, in the header. */
@@ -125,7 +125,7 @@ class SettingsForm {
       control.setAttribute("aria-describedby", `${refusal.id} ${help.id}`);
       label.title = control.title = field.help ?? "";
       if (field.name === "model") {
-        control.setAttribute("aria-label", "Model");
+        control.ariaLabel = "Model";
         this.panel.model.replaceChildren(control);
         this.panel.modelRefusal.replaceChildren(refusal);
         return make("div", { class: "svc-field svc-kind-longtext" }, help);

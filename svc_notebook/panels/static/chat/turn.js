@@ -23,7 +23,7 @@ class Turn {
     this.dots = waitingDots();
     this.ended = make("span", { class: "svc-words" });
     this.goOn = textButton("continue", () => this.send("continue"));
-    this.goOn.setAttribute("aria-label", BUTTONS.continue.title);
+    this.goOn.ariaLabel = BUTTONS.continue.title;
     this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
     this.foot = make("div", { class: "svc-foot" });
     const parts = [this.you, this.asked, this.attached, this.who, this.toolRuns, this.answer];
@@ -53,7 +53,7 @@ class Turn {
       this.buttons[name].hidden = true;
     }
     this.more = iconButton("more", () => this.panel.menu.open(this, this.more));
-    this.more.setAttribute("aria-haspopup", "menu");
+    this.more.ariaHasPopup = "menu";
     const { edit, ...below } = this.buttons;
     edit.classList.add("svc-hovered");
     this.asked.append(edit);
@@ -71,8 +71,8 @@ class Turn {
     const isLive = Boolean(live) && !live.isEnded;
     Object.assign(this, { turn, kernelTurn, wasLive: Boolean(live), wasIdle: isIdle });
     if (isSame && !this.form && this.choices.length < 2) return this.drawFoot(turn, isIdle);
-    this.element.setAttribute("aria-busy", isLive);
-    this.element.setAttribute("aria-label", `Turn ${turn.number}`);
+    this.element.ariaBusy = isLive;
+    this.element.ariaLabel = `Turn ${turn.number}`;
     setText(this.you, `${turn.number} · You`); // as the history of the conversation has it
     this.element.classList.toggle("svc-faded", Boolean(turn.is_hidden || turn.is_stale));
     const { prompt = "", whole } = live?.prompt == null ? turn : live;
@@ -127,7 +127,7 @@ class Turn {
       const isPicked = this.turn.picked === at;
       choice.pick.hidden = live || !(isPicked || this.turn.can?.includes("pick"));
       setText(choice.pick, isPicked ? "Picked" : BUTTONS.pick.label);
-      choice.pick.setAttribute("aria-pressed", isPicked);
+      choice.pick.ariaPressed = isPicked;
       choice.copy.hidden = Boolean(live);
       drawColumn(this.turn, choice, this.columns[at], live);
     });
