@@ -35,6 +35,7 @@ _LINE = re.compile(r"\s*%{1,2}svc(?:\s|$)")
 _CELL_LINE = re.compile(r"\s*%%svc(?:\s|$)")
 _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
 _TAKE_A_NAME = [command.name for command in COMMANDS if command.takes_name]
+_UNBROKEN = str.maketrans(" -", "\xa0\N{NON-BREAKING HYPHEN}")
 _PROMPT_CHARS = 40  # of a turn's prompt
 _TAKE_A_TURN = [command.name for command in COMMANDS if " TURN" in command.arguments]
 
@@ -66,7 +67,7 @@ class KnownTurn(NamedTuple):
     """A turn of a conversation."""
 
     prompt: str  # its beginning
-    models: Sequence[str]  # of its versions
+    versions: Sequence[str]  # the model and the prompt of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +221,7 @@ def _places(command: str, before: list[str], known: KnownNames) -> Iterable[Sugg
             case []:
                 return _numbered("turn", (turn.prompt for turn in turns))
             case [number] if command == "version" and number in _range(turns):
-                return _numbered("version", turns[int(number) - 1].models)
+                return _numbered("version", turns[int(number) - 1].versions)
     return ()
 
 
@@ -279,8 +280,13 @@ def _known_names(shell: InteractiveShell) -> KnownNames:
 
 def _known_turns(conversation: Conversation) -> Iterable[KnownTurn]:
     for turn in conversation.turns:
-        prompt = shorten(" ".join(turn.version.typed.split()), _PROMPT_CHARS)
-        yield KnownTurn(prompt, [version.model for version in turn.versions])
+        prompts = [" ".join(each.typed.split()) for each in turn.versions]
+        shown = [shorten(prompt, _PROMPT_CHARS) for prompt in prompts]
+        models = (each.model for each in turn.versions)
+        versions = [
+            " · ".join(filter(None, words)) for words in zip(models, shown, strict=True)
+        ]
+        yield KnownTurn(shown[turn.chosen], versions)
 
 
 def match(context: CompletionContext, shell: InteractiveShell) -> SimpleMatcherResult:
@@ -291,8 +297,8 @@ def match(context: CompletionContext, shell: InteractiveShell) -> SimpleMatcherR
     suggestions = suggest(lines, _known_names(shell), after=after)
     if suggestions is None:
         return SimpleMatcherResult(completions=[])
-    # the menu would break the lines of a note at blanks
-    notes = (item.note.replace(" ", "\xa0") for item in suggestions.items)
+    # the menu would break the lines of a note at blanks and hyphens
+    notes = (item.note.translate(_UNBROKEN) for item in suggestions.items)
     return SimpleMatcherResult(
         completions=[
             SimpleCompletion(item.text, type=note)

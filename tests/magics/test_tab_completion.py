@@ -3,16 +3,20 @@
 import re
 
 import pytest
+from IPython.core.completer import CompletionContext
 
+import svc_notebook as svc
 from svc_notebook.magics.options import OPTIONS
 from svc_notebook.magics.subcommands import COMMANDS
 from svc_notebook.magics.tab_completion import (
     KnownNames,
     KnownTurn,
     Suggestions,
+    match,
     suggest,
 )
 from svc_notebook.service.catalogue import MODELS
+from tests.magics.conftest import Shell
 
 KNOWN = KnownNames(
     variables=(("article", "str"), ("articles", "DataFrame"), ("x", "int")),
@@ -100,6 +104,25 @@ def test_turns_and_versions_have_notes() -> None:
         "version · model-a",
         "version · model-b",
     ]
+
+
+def test_a_version_has_its_model_and_prompt(shell: Shell) -> None:
+    """Each on one line: the menu would break it at blanks and hyphens."""
+    shell.run("%%svc -c plan\nShorter, please")
+    svc.conversation("plan").ask_again(1, "Friendlier, please")
+    line = "%svc version plan 1 "
+    cursor = CompletionContext(
+        token="", full_text=line, cursor_position=len(line), cursor_line=0, limit=None
+    )
+
+    completions = [*match(cursor, shell.ipython)["completions"]]
+
+    notes = [item.type.replace("\N{NON-BREAKING HYPHEN}", "-") for item in completions]
+    assert [note.replace("\xa0", " ") for note in notes] == [
+        "version · svc-v2-8b-instruct · Shorter, please",
+        "version · svc-v2-8b-instruct · Friendlier, please",
+    ]
+    assert not any(re.search("[ -]", item.type) for item in completions)
 
 
 @pytest.mark.parametrize(
