@@ -255,10 +255,14 @@
     }
   };
 
-  /** Say below the replies of a notebook that nobody writes them any more. */
+  /** Put words below the replies of a notebook that nobody writes any more.
+   *
+   * An idle kernel writes nothing more to the cells that this page does not run itself. An older
+   * front end does not say which it runs; there the line stays as it was.
+   */
   const endReplies = ({ model }, words) => {
     for (const { outputs, executionState } of model?.cells ?? []) {
-      if (words === ELSEWHERE && executionState === "running") continue; // this page follows it
+      if (words === ELSEWHERE && executionState !== "idle") continue;
       for (let at = 0; at < (outputs?.length ?? 0); at += 1) {
         const html = `${outputs.get(at).data?.["text/html"] ?? ""}`;
         const ended = html.replace(LIVE, words);

@@ -215,11 +215,13 @@ def _with_whole_name(words: list[str], is_name: Callable[[str], bool]) -> list[s
 
 
 def _with_name_of_options(words: list[str], name: str | None) -> list[str]:
+    """Put the name that the options give behind a command that needs one."""
     command = BY_NAME.get(words[0]) if words else None
-    if name is None or command is None or not command.takes_name:
-        return words
-    first, *rest = words
-    return [first, name, *rest] if _fits_number(command, [name, *rest]) else words
+    if name and command and command.takes_name:
+        named = [name, *words[1:]]
+        if _fits_number(command, named):
+            return [command.name, *named]
+    return words
 
 
 def _ambiguous(text: str, hint: str) -> ParameterError:

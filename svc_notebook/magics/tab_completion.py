@@ -280,8 +280,8 @@ def _known_names(shell: InteractiveShell) -> KnownNames:
 
 def _known_turns(conversation: Conversation) -> Iterable[KnownTurn]:
     for turn in conversation.turns:
-        prompts = [" ".join(each.typed.split()) for each in turn.versions]
-        shown = [shorten(prompt, _PROMPT_CHARS) for prompt in prompts]
+        begins = [each.typed[: 2 * _PROMPT_CHARS].split() for each in turn.versions]
+        shown = [shorten(" ".join(words), _PROMPT_CHARS) for words in begins]
         models = (each.model for each in turn.versions)
         versions = [
             " · ".join(filter(None, words)) for words in zip(models, shown, strict=True)
