@@ -397,15 +397,21 @@ class Conversation:
         """Delete a turn; `undo` brings it back."""
         self._edit(lambda history: history.without(turn))
 
-    def toggle_pin(self, turn: int | str) -> bool:
-        """Pin a turn, so that it is always sent, or unpin it; return the new state."""
-        self._edit(lambda history: history.toggled(turn, pin=True))
-        return self.history.turn(turn).is_pinned
+    def pin(self, turn: int | str) -> None:
+        """Pin a turn: it is sent even when older turns are left out to fit."""
+        self._edit(lambda history: history.with_pin(turn))
 
-    def toggle_hidden(self, turn: int | str) -> bool:
-        """Hide a turn, so that it is never sent, or show it; return the new state."""
-        self._edit(lambda history: history.toggled(turn, hide=True))
-        return self.history.turn(turn).is_hidden
+    def unpin(self, turn: int | str) -> None:
+        """Undo `pin`: the turn is left out again when it does not fit."""
+        self._edit(lambda history: history.with_pin(turn, is_pinned=False))
+
+    def hide(self, turn: int | str) -> None:
+        """Hide a turn: it is not sent any more."""
+        self._edit(lambda history: history.with_hidden(turn))
+
+    def unhide(self, turn: int | str) -> None:
+        """Undo `hide`: the turn is sent again."""
+        self._edit(lambda history: history.with_hidden(turn, is_hidden=False))
 
     def reset(self) -> None:
         """Remove all turns; the system message and the ledger stay."""

@@ -372,19 +372,21 @@ class History:
         """Delete a turn."""
         return self._replace_turn(self.index_of(turn))
 
-    def toggled(
-        self, turn: int | str, *, pin: bool = False, hide: bool = False
-    ) -> "History":
-        """Pin or hide a turn, or undo that."""
+    def with_pin(self, turn: int | str, *, is_pinned: bool = True) -> "History":
+        """Pin a turn or unpin it; nothing changes if it is so already."""
         old = self.turn(turn)
-        changed = {"pin": pin, "hide": hide}
-        toggled = replace(
-            old,
-            is_pinned=old.is_pinned ^ pin,
-            is_hidden=old.is_hidden ^ hide,
-            set_here=old.set_here.union(mark for mark in changed if changed[mark]),
-        )
-        return self.with_turn(toggled)
+        if old.is_pinned == is_pinned:
+            return self
+        set_here = old.set_here | {"pin"}
+        return self.with_turn(replace(old, is_pinned=is_pinned, set_here=set_here))
+
+    def with_hidden(self, turn: int | str, *, is_hidden: bool = True) -> "History":
+        """Hide a turn or show it again; nothing changes if it is so already."""
+        old = self.turn(turn)
+        if old.is_hidden == is_hidden:
+            return self
+        set_here = old.set_here | {"hide"}
+        return self.with_turn(replace(old, is_hidden=is_hidden, set_here=set_here))
 
     def with_turn(self, turn: Turn) -> "History":
         """Replace a turn."""

@@ -26,7 +26,7 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 QUIET_VERBS = frozenset(
     {
         *("agreement", "as_replies", "categories", "choose", "compare", "contrast"),
-        *("delete", "describe", "pick", "prefer", "toggle_hidden", "toggle_pin"),
+        *("delete", "describe", "hide", "pick", "pin", "prefer", "unhide", "unpin"),
         *("estimate_tokens", "export", "export_answers", "flips", "how_many", "plot"),
         *("ranking", "rate", "read", "read_answers", "read_eval", "read_parquet"),
         *("reply", "report", "score", "take_ratings", "to_arrow", "to_eval"),

@@ -26,6 +26,7 @@ class _Wording(NamedTuple):
     """An explanation in one language: how it begins, and what may follow."""
 
     first: str
+    ways_on: tuple[str, ...]  # what to do next; the second sentence is one of them
     others: tuple[str, ...]
     word: str  # the reply if one word is requested
     only: str  # says in which languages it can be written
@@ -35,9 +36,11 @@ _ENGLISH = _Wording(
     "I am the emulator: I play the service and cannot answer this.",
     (
         "`%svc use service` asks the real service, and says what it needs for that.",
-        "Keys, parameters and limits are checked as the service's document says.",
         "`svc.Emulator(script=[...])` lets you write my replies yourself.",
         '`svc.use(endpoint=svc.Emulator(text="filler"))` makes me write made-up prose.',
+    ),
+    (
+        "Keys, parameters and limits are checked as the service's document says.",
         "Your message has not left this machine, and nothing was paid for.",
         "Tokens are counted, so that tables and costs can be tried out.",
         "The lessons show replies that were written by hand.",
@@ -50,9 +53,11 @@ _THAI = _Wording(
     "ฉันคือโปรแกรมจำลอง ทำหน้าที่แทนบริการ และตอบเรื่องนี้ไม่ได้",
     (
         "`%svc use service` ถามบริการจริง และบอกว่าต้องตั้งค่าอะไรก่อน",
-        "ฉันตรวจคีย์ พารามิเตอร์ และขีดจำกัดตามเอกสารของบริการ",
         "คุณเขียนคำตอบของฉันเองได้ด้วย `svc.Emulator(script=[...])`",
         'ฉันเขียนข้อความสมมุติได้ด้วย `svc.use(endpoint=svc.Emulator(text="filler"))`',
+    ),
+    (
+        "ฉันตรวจคีย์ พารามิเตอร์ และขีดจำกัดตามเอกสารของบริการ",
         "ข้อความของคุณไม่ได้ออกจากเครื่องนี้ และไม่มีค่าใช้จ่าย",
         "ฉันนับโทเคนไว้ จึงลองทำตารางและประมาณค่าใช้จ่ายได้",
         "บทเรียนมีคำตอบที่คนเขียนไว้ให้ดู",
@@ -194,7 +199,10 @@ def write(
     if results:
         yield " "
     rng = Random(seed)  # noqa: S311 - repeatable chance, not secrets
-    sentences = chain(first, draw_sentences(chat, wording.others, rng))
+    way_on = next(draw_sentences(chat, wording.ways_on, rng))
+    rest = {*wording.ways_on, *wording.others} - {way_on}
+    others = draw_sentences(chat, sorted(rest), rng)
+    sentences = chain(first, [way_on], others)
     for part in _to_form(chat, wording, sentences):
         yield from split_tokens(part)
 

@@ -1,4 +1,4 @@
-"""`%svc reset`, `pin`, `hide`, `version`, `restore` and `conversations`."""
+"""`%svc reset`, `pin`, `hide`, `version`, `restore`, `conversations` and others."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -50,19 +50,37 @@ def reset(session: Session, name: str) -> str:
 
 
 def pin(session: Session, name: str, turn: str) -> str:
-    """Pin a turn, or undo that."""
+    """Pin a turn."""
     conversation = session.conversations.known(name)
-    is_pinned = conversation.toggle_pin(_to_number(turn))
-    state = "pinned" if is_pinned else "no longer pinned"
-    return f"{_turn_words(conversation, turn)} is {state}."
+    conversation.pin(_to_number(turn))
+    return (
+        f"{_turn_words(conversation, turn)} is pinned: it is always sent. "
+        f"`%svc unpin {in_a_line(name)} {turn}` undoes it."
+    )
+
+
+def unpin(session: Session, name: str, turn: str) -> str:
+    """Undo `pin`."""
+    conversation = session.conversations.known(name)
+    conversation.unpin(_to_number(turn))
+    return f"{_turn_words(conversation, turn)} is not pinned."
 
 
 def hide(session: Session, name: str, turn: str) -> str:
-    """Hide a turn, or undo that."""
+    """Hide a turn."""
     conversation = session.conversations.known(name)
-    is_hidden = conversation.toggle_hidden(_to_number(turn))
-    state = "hidden" if is_hidden else "sent again"
-    return f"{_turn_words(conversation, turn)} is {state}."
+    conversation.hide(_to_number(turn))
+    return (
+        f"{_turn_words(conversation, turn)} is hidden: it is not sent. "
+        f"`%svc unhide {in_a_line(name)} {turn}` undoes it."
+    )
+
+
+def unhide(session: Session, name: str, turn: str) -> str:
+    """Undo `hide`."""
+    conversation = session.conversations.known(name)
+    conversation.unhide(_to_number(turn))
+    return f"{_turn_words(conversation, turn)} is sent, as it is not hidden."
 
 
 def choose(session: Session, name: str, turn: str, version: str) -> str:

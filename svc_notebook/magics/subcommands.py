@@ -20,7 +20,16 @@ from svc_notebook.session import Session
 
 from .cell_context import CellContext
 from .continue_command import continue_reply
-from .conversation_commands import choose, conversations_df, hide, pin, reset, restore
+from .conversation_commands import (
+    choose,
+    conversations_df,
+    hide,
+    pin,
+    reset,
+    restore,
+    unhide,
+    unpin,
+)
 from .fix_command import ask_about_error
 from .help import HelpPage, help_on
 from .models_command import models_df
@@ -424,15 +433,23 @@ COMMANDS = (
     ),
     Command(
         "pin",
-        "always send a turn, or no longer",
+        "always send a turn, even when older ones are left out",
         _in_session(pin),
         "NAME TURN",
         (2, 2),
     ),
+    Command("unpin", "undo pin", _in_session(unpin), "NAME TURN", (2, 2)),
     Command(
         "hide",
-        "never send a turn, or send it again",
+        "do not send a turn any more",
         _in_session(hide),
+        "NAME TURN",
+        (2, 2),
+    ),
+    Command(
+        "unhide",
+        "undo hide: send the turn again",
+        _in_session(unhide),
         "NAME TURN",
         (2, 2),
     ),

@@ -701,6 +701,16 @@ def _edit(change: Callable[[Conversation, BrowserMessage], object]) -> PanelAct:
     )
 
 
+def _toggle_pin(conversation: Conversation, message: BrowserMessage) -> None:
+    is_pinned = conversation.history.turn(message.turn).is_pinned
+    (conversation.unpin if is_pinned else conversation.pin)(message.turn)
+
+
+def _toggle_hidden(conversation: Conversation, message: BrowserMessage) -> None:
+    is_hidden = conversation.history.turn(message.turn).is_hidden
+    (conversation.unhide if is_hidden else conversation.hide)(message.turn)
+
+
 _ON_TURN = ("turn",)
 ACTIONS: Mapping[str, PanelAction] = {
     "hello": PanelAction(act=PanelController.greet, phases=_ALWAYS, is_offered=False),
@@ -844,13 +854,11 @@ ACTIONS: Mapping[str, PanelAction] = {
         needs=_ON_TURN,
     ),
     "pin": PanelAction(
-        act=_edit(lambda conversation, message: conversation.toggle_pin(message.turn)),
+        act=_edit(_toggle_pin),
         needs=_ON_TURN,
     ),
     "hide": PanelAction(
-        act=_edit(
-            lambda conversation, message: conversation.toggle_hidden(message.turn)
-        ),
+        act=_edit(_toggle_hidden),
         needs=_ON_TURN,
     ),
     "pick": PanelAction(

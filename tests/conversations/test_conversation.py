@@ -100,7 +100,7 @@ def test_every_change_can_be_undone(plan: svc.Conversation) -> None:
     plan.ask("Second")
     seen = [plan.history]
     for change in (
-        lambda: plan.toggle_pin(1),
+        lambda: plan.pin(1),
         lambda: plan.ask_again(1),
         lambda: plan.delete(2),
         plan.reset,
@@ -125,7 +125,7 @@ def test_every_change_can_be_undone(plan: svc.Conversation) -> None:
     assert not plan.can_redo
 
 
-@pytest.mark.parametrize("change", ["ask", "reset", "toggle_pin"])
+@pytest.mark.parametrize("change", ["ask", "reset", "pin"])
 def test_after_a_new_change_nothing_is_redone(
     plan: svc.Conversation, change: str
 ) -> None:
@@ -138,11 +138,29 @@ def test_after_a_new_change_nothing_is_redone(
     changes: dict[str, Callable[[], object]] = {
         "ask": lambda: plan.ask("Third"),
         "reset": plan.reset,
-        "toggle_pin": lambda: plan.toggle_pin(1),
+        "pin": lambda: plan.pin(1),
     }
     changes[change]()
 
     assert (plan.can_redo, plan.redo()) == (False, False)
+
+
+def test_a_repeated_pin_or_hide_changes_nothing(plan: svc.Conversation) -> None:
+    """So a cell can be run again; there is no step more to undo."""
+    plan.ask("First")
+    for change, undone in ((plan.pin, plan.unpin), (plan.hide, plan.unhide)):
+        before = plan.history
+        undone(1)
+        assert plan.history == before
+        change(1)
+        changed = plan.history
+        change(1)
+        assert plan.history == changed != before
+        plan.undo()
+        assert plan.history == before
+        change(1)
+        undone(1)
+        assert (plan.turns[0].is_pinned, plan.turns[0].is_hidden) == (False, False)
 
 
 def test_an_answer_that_comes_after_a_reset_is_no_turn(plan: svc.Conversation) -> None:
@@ -163,7 +181,7 @@ def test_a_listener_is_called_after_every_change(plan: svc.Conversation) -> None
 
     plan.ask("First")
     plan.system = "Be brief"
-    plan.toggle_hidden(1)
+    plan.hide(1)
     plan.reset()
     plan.undo()
     stop()
@@ -364,7 +382,7 @@ def test_a_copy_goes_on_independently(
     plan.system = "Be brief"
     for text in ("one", "two", "three"):
         plan.ask(text)
-    plan.toggle_pin(1)
+    plan.pin(1)
 
     other = plan.copy("other", until=2)
     other.ask("four")
@@ -396,7 +414,7 @@ def test_what_json_holds_is_read_back(plan: svc.Conversation) -> None:
     plan.ask("Count", n=2)
     plan.ask_again(1)
     plan.choose(1, 1)
-    plan.toggle_pin(1)
+    plan.pin(1)
     plan.ask("weather", tools=[weather])
 
     other = svc.conversation("other").from_json(plan.to_json())
@@ -458,8 +476,10 @@ def test_a_turn_with_a_tool_run_can_be_pinned(plan: svc.Conversation) -> None:
     """And changed otherwise, although the arguments of its calls are a mapping."""
     plan.ask('weather in "Oslo"', tools=[weather])
 
-    assert plan.toggle_pin(1)
-    assert plan.toggle_hidden(1)
+    plan.pin(1)
+    plan.hide(1)
+
+    assert (plan.turns[0].is_pinned, plan.turns[0].is_hidden) == (True, True)
 
 
 def test_a_changed_call_shows_what_ran_also_when_read_again(

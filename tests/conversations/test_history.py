@@ -85,8 +85,8 @@ def changed(  # noqa: PLR0911 - one line per kind of step
         case "delete":
             return history.without(turn.turn_id)
         case "pin" | "hide":
-            flags = {"pin": kind == "pin", "hide": kind == "hide"}
-            return history.toggled(turn.turn_id, **flags)
+            pinned = history.with_pin(turn.turn_id)
+            return pinned if kind == "pin" else history.with_hidden(turn.turn_id)
     return history
 
 
@@ -217,7 +217,7 @@ def _said(history: History, how: str, *numbers: object) -> str:
         ("with_picked", (2, 4), "Turn 2 of 'plan' has 3 choices and no choice 4; "),
         ("with_picked", (1, 2), "Turn 1 of 'plan' has 1 choice and no choice 2; "),
         ("without", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
-        ("toggled", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
+        ("with_pin", (3,), "The conversation 'plan' has 2 turns and no turn 3; "),
     ],
 )
 def test_what_is_not_there_is_named_with_how_many_there_are(

@@ -71,7 +71,7 @@ def test_what_was_exported_is_taken(
 ) -> None:
     """A frame of a conversation and its files give the same turns, calls included."""
     first = svc.conversation("first", messages=SHOTS + CALLED)
-    first.toggle_hidden(2)
+    first.hide(2)
     first.ask("old")
     given: Any = first.to_df(versions="all")
     if form == "json":

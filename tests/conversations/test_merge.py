@@ -167,16 +167,16 @@ def test_pins_and_hidden_turns_of_an_earlier_run_come_with_it() -> None:
             in_a_cell(plan, key)
         plan.ask_again(2, "Edited")
         for turn in (1, 2):
-            plan.toggle_pin(turn)
-        plan.toggle_hidden(3)
+            plan.pin(turn)
+        plan.hide(3)
     with kernel() as plan:
         for key in (1, 2, 3):
             in_a_cell(plan, key)
-        plan.toggle_pin(2)
-        plan.toggle_pin(2)
+        plan.pin(2)
+        plan.unpin(2)
         plan.restore()
         marks = [(turn.is_pinned, turn.is_hidden) for turn in plan.turns]
-        plan.toggle_pin(1)
+        plan.unpin(1)
     with kernel() as plan:
         for key in (1, 2, 3):
             in_a_cell(plan, key)
@@ -218,8 +218,8 @@ def test_runs_that_a_kernel_without_turns_restores_stay_one_turn_each() -> None:
     asked("one", "two")
     with kernel() as plan:
         plan.restore()
-        plan.toggle_hidden(1)
-        plan.toggle_pin(2)
+        plan.hide(1)
+        plan.pin(2)
         live = seen(plan)
     with kernel() as plan:
         plan.resume(None, "")
@@ -266,7 +266,10 @@ def test_turns_of_another_notebook_that_were_undone_are_not_deleted() -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["ask", "ask", "again", "choose", "hide", "pin", "delete", "undo", "add"]
+            [
+                *("ask", "ask", "again", "choose", "delete", "undo", "add"),
+                *("hide", "unhide", "pin", "unpin"),
+            ]
         ),
         st.integers(0, 3),
     ),
@@ -300,8 +303,10 @@ def act(plan: svc.Conversation, kind: str, place: int) -> None:
                 plan.go_on(turn) if plan.turns[turn - 1].version.can_go_on else None
             ),
             "choose": lambda: plan.choose(turn, 1 + place % n_versions),
-            "hide": lambda: plan.toggle_hidden(turn),
-            "pin": lambda: plan.toggle_pin(turn),
+            "hide": lambda: plan.hide(turn),
+            "unhide": lambda: plan.unhide(turn),
+            "pin": lambda: plan.pin(turn),
+            "unpin": lambda: plan.unpin(turn),
             "delete": lambda: plan.delete(turn),
         }
         acts[kind]()
@@ -376,7 +381,9 @@ KERNELS = st.lists(
                         "edit",
                         "choose",
                         "hide",
+                        "unhide",
                         "pin",
+                        "unpin",
                         "delete",
                         "undo",
                         "redo",

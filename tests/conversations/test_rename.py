@@ -45,7 +45,7 @@ def test_a_new_name_survives_a_restart() -> None:
     with kernel():
         plan = svc.conversation("plan")
         plan.ask("one")
-        plan.toggle_pin(1)
+        plan.pin(1)
         plan.rename("ภูเก็ต").ask("two")
         assert svc.conversation("ภูเก็ต") is plan
         assert svc.conversation("plan") is plan

@@ -47,8 +47,10 @@ def act(plan: svc.Conversation, kind: str, place: int, number: int) -> None:
         "again": lambda: plan.ask_again(turn),
         "edit": lambda: plan.ask_again(turn, f"Edited {number}"),
         "choose": lambda: plan.choose(turn, 1 + number % n_versions),
-        "hide": lambda: plan.toggle_hidden(turn),
-        "pin": lambda: plan.toggle_pin(turn),
+        "hide": lambda: plan.hide(turn),
+        "unhide": lambda: plan.unhide(turn),
+        "pin": lambda: plan.pin(turn),
+        "unpin": lambda: plan.unpin(turn),
         "delete": lambda: plan.delete(turn),
         "undo": plan.undo,
     }
@@ -102,15 +104,15 @@ def test_turns_that_were_not_sent_make_nothing_stale() -> None:
     """Hidden turns may change; a turn that was sent and is then hidden may not."""
     with kernel() as plan:
         plan.ask("A")
-        plan.toggle_hidden(1)
+        plan.hide(1)
         plan.ask("B")
         plan.ask_again(1, "A2")
         hidden = stale(plan)
-        plan.toggle_hidden(2)
+        plan.hide(2)
         plan.ask_again(2, "B2")
-        plan.toggle_hidden(1)
+        plan.unhide(1)
         plan.ask("C")
-        plan.toggle_hidden(1)
+        plan.hide(1)
         sent = stale(plan)
         plan.ask_again(1, "A3")
         changed = stale(plan)
@@ -141,7 +143,10 @@ def test_a_copy_begins_without_stale_turns() -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["ask", "ask", "again", "edit", "choose", "hide", "pin", "delete", "undo"]
+            [
+                *("ask", "ask", "again", "edit", "choose", "delete", "undo"),
+                *("hide", "unhide", "pin", "unpin"),
+            ]
         ),
         st.integers(0, 3),
         st.integers(0, 3),

@@ -86,8 +86,8 @@ def test_marks_are_restored_in_another_kernel() -> None:
         plan.pick(1, 3)
         plan.ask_again(2)
         plan.choose(2, 1)
-        plan.toggle_pin(2)
-        plan.toggle_hidden(3)
+        plan.pin(2)
+        plan.hide(3)
         plan.delete(4)
         live = seen(plan)
     with kernel(restored=True) as plan:
@@ -105,7 +105,7 @@ def test_what_was_redone_is_back() -> None:
         plan.undo()
         plan.redo()
         plan.delete(2)
-        plan.toggle_pin(1)
+        plan.pin(1)
         plan.undo()
         plan.undo()
         plan.redo()
@@ -142,7 +142,7 @@ def test_a_continued_reply_stays_deleted_in_every_later_kernel() -> None:
         assert plan.turns[0].version.text == "one, two, three."
         plan.delete(1)
     with kernel(restored=True) as plan:
-        plan.toggle_pin(1)
+        plan.pin(1)
         assert [turn.prompt.content for turn in plan.turns] == ["next"]
     with kernel(restored=True) as plan:
         assert [turn.prompt.content for turn in plan.turns] == ["next"]
@@ -170,7 +170,7 @@ def test_a_deleted_turn_of_a_copy_stays_deleted() -> None:
         plan.ask("two")
         other = plan.copy("other")
         other.delete(1)
-        other.toggle_pin(1)
+        other.pin(1)
         other.ask("three")
     with kernel():
         other = svc.conversation("other").restore()

@@ -64,9 +64,9 @@ def test_turns_of_earlier_kernels_that_do_not_fit_make_nothing_stale() -> None:
         b.restore().ask(f"b1 {words}")
         live = [stale(b)]
     with kernel() as c:
-        c.restore().toggle_hidden(2)
+        c.restore().hide(2)
         c.ask(f"c1 {words}")
-        c.toggle_pin(1)
+        c.pin(1)
         live.append(stale(c))
     with kernel() as d:
         d.restore().ask(f"d1 {words * 3}", max_tokens=9)
@@ -80,7 +80,9 @@ def test_turns_of_earlier_kernels_that_do_not_fit_make_nothing_stale() -> None:
 STEPS = st.lists(
     st.tuples(
         st.integers(0, 1),
-        st.sampled_from(["ask", "ask", "again", "hide", "delete", "undo", "long"]),
+        st.sampled_from(
+            ["ask", "ask", "again", "hide", "unhide", "delete", "undo", "long"]
+        ),
         st.integers(0, 3),
     ),
     min_size=4,
@@ -96,7 +98,8 @@ def act(plan: svc.Conversation, kind: str, place: int) -> None:
     turn = 1 + place % len(plan.turns)
     acts: dict[str, Any] = {
         "again": lambda: plan.ask_again(turn),
-        "hide": lambda: plan.toggle_hidden(turn),
+        "hide": lambda: plan.hide(turn),
+        "unhide": lambda: plan.unhide(turn),
         "delete": lambda: plan.delete(turn),
         "undo": plan.undo,
     }

@@ -312,6 +312,17 @@ def test_a_thai_prompt_is_answered_in_thai(ask: Ask, temperature: float) -> None
     assert not re.search("[a-z]", re.sub("`[^`]*`", "", text))
 
 
+@pytest.mark.parametrize("prompt", ["Why does it rain?", "ทำไมฝนตก"])
+@pytest.mark.parametrize("seed", range(5))
+def test_its_second_sentence_says_how_to_get_an_answer(
+    ask: Ask, prompt: str, seed: int
+) -> None:
+    """From the service, from a script or from the filler."""
+    text, _ = ask(prompt, seed=seed)
+
+    assert re.search(r"`%svc use service`|script=\[\.\.\.\]|text=\"filler\"", text)
+
+
 def test_max_tokens_and_stop_cut_it(ask: Ask) -> None:
     """It is cut as any reply is."""
     assert ask("Rain?", max_tokens=3)[0] == "I am the"

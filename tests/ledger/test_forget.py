@@ -46,7 +46,7 @@ def place(
         svc.conversation("plan").ask("alpha-one")
         svc.conversation("trip").ask("beta-one")
         svc.conversation("plan").ask("alpha-two")
-        svc.conversation("plan").toggle_pin(1)
+        svc.conversation("plan").pin(1)
         svc.sweep("gamma {{n}}", rows=[{"n": "1"}, {"n": "2"}], name="grid").run()
         svc.complete("delta-one")
         frame = svc.replies_df(scope="all")

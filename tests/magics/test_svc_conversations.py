@@ -78,7 +78,7 @@ def test_a_footer_counts_the_turns_that_are_stale_in_the_end(
     same = named_cells("a", "%%svc -c plan\nFirst")
     plan = svc.conversation("plan")
     is_stale = plan.turns[1].is_stale
-    plan.toggle_hidden(1)
+    plan.hide(1)
     named_cells("b", "%%svc -c plan\nSecond")
     hidden = named_cells("a", "%%svc -c plan\nFirst, better")
 
@@ -167,10 +167,34 @@ def test_turns_are_pinned_hidden_and_chosen(
     chosen = shell.run("%svc version plan 1 1").shown
     named_cells("c", "%%svc -c plan\nCell c")
 
-    assert "Turn 1 (Cell a) is pinned." in pinned
-    assert "Turn 2 (Cell b) is hidden." in hidden
+    assert "Turn 1 (Cell a) is pinned: " in pinned
+    assert "Turn 2 (Cell b) is hidden: " in hidden
     assert "Version 1 of 2 (svc-v2-8b-instruct) of turn 1 now feeds" in chosen
     assert contents(emulator) == ["Cell a", first, "Cell c"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("emulator")
+def test_commands_on_turns_can_be_run_again(shell: Shell, named_cells: Named) -> None:
+    """They do the same again, and two others undo them."""
+    named_cells("a", "%%svc -c 'my plan'\nCell a")
+    again = [shell.run("%svc pin my plan 1").shown for _ in range(2)]
+    again += [shell.run("%svc hide my plan 1").shown for _ in range(2)]
+    turn = svc.conversation("my plan").turns[0]
+    undone = [shell.run("%svc unpin my plan 1").shown for _ in range(2)]
+    undone += [shell.run("%svc -c 'my plan' unhide 1").shown for _ in range(2)]
+    turn_after = svc.conversation("my plan").turns[0]
+
+    assert (
+        "is pinned: it is always sent. `%svc unpin 'my plan' 1` undoes it." in again[0]
+    )
+    assert "is hidden: it is not sent. `%svc unhide 'my plan' 1` undoes it." in again[2]
+    assert again[::2] == again[1::2]
+    assert (turn.is_pinned, turn.is_hidden) == (True, True)
+    assert "Turn 1 (Cell a) is not pinned." in undone[0]
+    assert "Turn 1 (Cell a) is sent, as it is not hidden." in undone[2]
+    assert undone[::2] == undone[1::2]
+    assert (turn_after.is_pinned, turn_after.is_hidden) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +348,7 @@ def test_a_turn_that_only_the_ledger_has_is_said_how_to_bring_back(
         assert "has 1 turn and no turn 2" in shown
         assert "The ledger has 1 older turn of plan, not sent here" in shown
         assert "`%svc restore plan` brings it back" in shown
-    assert "Turn 2 (two) is pinned." in pinned
+    assert "Turn 2 (two) is pinned: " in pinned
 
 
 @pytest.mark.slow
@@ -699,7 +723,7 @@ def test_commands_take_the_name_that_the_options_give(shell: Shell) -> None:
     pinned = shell.run("%svc -c plan pin 1").shown
 
     assert history is svc.conversation("plan")
-    assert "Turn 1 (Hi) is pinned." in pinned
+    assert "Turn 1 (Hi) is pinned: " in pinned
 
 
 def test_a_name_of_several_words_needs_no_quotes(shell: Shell) -> None:
@@ -711,7 +735,10 @@ def test_a_name_of_several_words_needs_no_quotes(shell: Shell) -> None:
     history = shell.run("%svc history support prompt").value
 
     assert shown == [
-        "Turn 1 (From a cell) is pinned.",
+        (
+            "Turn 1 (From a cell) is pinned: it is always sent. "
+            "`%svc unpin 'support prompt' 1` undoes it."
+        ),
         "The conversation support prompt is empty now; the ledger keeps its turns.",
         "Restored: support prompt (1 turn).",
     ]

@@ -106,8 +106,8 @@ def test_the_static_transcript_marks_turns_as_the_conversation_does(
     plan.choose(1, 1)
     assert marked(shown, "stale") == [9]
     written.clear()
-    plan.toggle_pin(7)
-    plan.toggle_hidden(7)
+    plan.pin(7)
+    plan.hide(7)
     assert marked(shown, "pinned") == marked(shown, "hidden") == [7]
     assert len(written) == 2
     static.update(plan.history)
