@@ -342,7 +342,7 @@ class Conversation:
         """Add an answer to the history, or several that were compared.
 
         Nothing changes if the answer is empty, or if its turn was removed by a reset.
-        If there are several answers, later requests send the first.
+        Of several answers, later requests send the first that finished.
         """
         turn_id = next_turn.origin.turn_id or ""
         ids = (completion.exchange.exchange_id for completion in completions)

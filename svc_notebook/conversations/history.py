@@ -189,15 +189,34 @@ class Turn:
         """The versions to step through; compared versions count as one."""
         by_place: dict[object, int] = {}
         for at, version in enumerate(self.versions):
-            comparison = self.comparison_of(version)
-            key: object = comparison.ids if comparison else at
-            if key not in by_place or (
-                comparison and comparison.picked == version.scored_id
-            ):
-                by_place[key] = at
+            if comparison := self.comparison_of(version):
+                by_place[comparison.ids] = self.used_of(comparison)
+            else:
+                by_place[at] = at
         if self.comparison:
             by_place[self.comparison.ids] = self.chosen
         return tuple(by_place.values())
+
+    def used_of(self, group: Comparison) -> int:
+        """Return the index of the compared version to use: the picked one, if any.
+
+        Else the first that finished. Of a blind comparison it is the first column, as
+        speed tells models apart; whole replies come first in any case.
+        """
+
+        def rank(at: int) -> tuple[bool, bool, float]:
+            version = self.versions[at]
+            ended = None if group.is_blind else version.ended_at
+            return (
+                version.scored_id != group.picked,
+                version.is_partial,
+                ended.timestamp() if ended else 0.0,
+            )
+
+        members = (
+            at for at, each in enumerate(self.versions) if each.scored_id in group.ids
+        )
+        return min(members, key=rank)
 
     @property
     def prompt(self) -> Message:

@@ -4,11 +4,11 @@ A turn of both is one turn: if it has the same id or an answer in common, if the
 cell asked it, or if it has the same prompt at the same place.
 """
 
-import heapq
 from dataclasses import replace
 from operator import attrgetter
 
 from .history import History, Turn, is_copied, key_of, series_of
+from .picks import in_columns_order
 
 
 def merge(own: History, other: History) -> History:
@@ -96,14 +96,13 @@ def _joined(own: Turn, other: Turn) -> Turn:
     if not added:
         return own
     kept = (version for version in own.versions if version.scored_id not in added)
-    versions = tuple(
-        heapq.merge(kept, added.values(), key=attrgetter("scored_id"))  # sorts by time
-    )
+    by_time = sorted((*kept, *added.values()), key=attrgetter("scored_id"))
     shown, behind = (other, own) if own.turn_id == other.turn_id else (own, other)
     comparisons = {
         comparison.ids: comparison
         for comparison in (*behind.comparisons, *shown.comparisons)
     }
+    versions = in_columns_order(by_time, comparisons.values())
     ids = [version.scored_id for version in versions]
     if here.keys().isdisjoint(version.scored_id for version in other.versions):
         shown = _with_marks_of(other, shown)  # once, so that a later change stays

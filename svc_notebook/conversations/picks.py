@@ -4,7 +4,7 @@ A pick is a score, `picked`: 1 for the reply that was picked, 0 for the others.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -35,17 +35,29 @@ class ReplyColumn:
     until_ms: int | None = None
 
 
-def with_comparison(
-    history: History, turn_id: str, comparison: Comparison, used: str
-) -> History:
-    """Note which versions of a turn were compared; later requests send `used`."""
+def with_comparison(history: History, turn_id: str, comparison: Comparison) -> History:
+    """Note which versions of a turn were compared, and choose the one to use."""
     if not comparison.ids or history.find(turn_id) is None:
         return history
     turn = history.turn(turn_id)
-    ids = [version.scored_id for version in turn.versions]
     comparisons = (*turn.comparisons, comparison)
-    chosen = ids.index(used)
-    return history.with_turn(replace(turn, comparisons=comparisons, chosen=chosen))
+    versions = in_columns_order(turn.versions, comparisons)
+    turn = replace(turn, comparisons=comparisons, versions=versions)
+    return history.with_turn(replace(turn, chosen=turn.used_of(comparison)))
+
+
+def in_columns_order(
+    versions: Iterable[Version], comparisons: Iterable[Comparison]
+) -> tuple[Version, ...]:
+    """Order the versions of each comparison as its columns, whatever ended first."""
+    ordered = [*versions]
+    for group in comparisons:
+        by_id = {version.scored_id: version for version in ordered}
+        places = [at for at, each in enumerate(ordered) if each.scored_id in group.ids]
+        columns = [by_id[each] for each in group.ids if each in by_id]
+        for at, version in zip(places, columns, strict=False):
+            ordered[at] = version
+    return tuple(ordered)
 
 
 def with_preferred(history: History, turn: int | str, version: int) -> History:
@@ -184,5 +196,6 @@ def decision(turn: Turn) -> str:
         return f"The conversation continues with {used}."
     # of a blind comparison it is not said, since speed tells models apart
     group = turn.comparison
-    why = "" if group and group.is_blind else ", the first that finished"
+    is_first = group and not group.is_blind and turn.used_of(group) == turn.chosen
+    why = ", the first that finished" if is_first else ""
     return f"Pick the reply to continue with; without a pick it is {used}{why}."

@@ -35,6 +35,7 @@ from .history import (
 )
 from .history_changes import turns_words
 from .merge import merge, share_turns
+from .picks import in_columns_order
 from .turn_request import add_answer
 
 # Sweeps and data frames have no conversations.
@@ -533,11 +534,12 @@ def _with_marks(
         return turn
     if marks.is_deleted and is_copied(turn.turn_id):
         return None  # the check of ids below fails: it has the id of a later exchange
-    versions = tuple(
+    remaining = (
         _with_picked(version, marks.picked.get(version.exchange_id, -1))
         for version in turn.versions
         if version.exchange_id not in marks.gone | others_gone
     )
+    versions = in_columns_order(remaining, marks.comparisons)
     if not versions:
         return None
     ids = [version.exchange_id for version in versions]

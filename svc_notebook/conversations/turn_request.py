@@ -277,8 +277,7 @@ def add_answers(
 ) -> History:
     """Return the history with an answer, or with several that were compared.
 
-    If there are several, later requests send the first. `session_id` is that of the
-    kernel that asked.
+    `session_id` is that of the kernel that asked.
     """
     for completion in completions:
         history = add_answer(
@@ -291,8 +290,7 @@ def add_answers(
         )
     if comparison is None:
         return history
-    used = completions[0].exchange.exchange_id
-    return with_comparison(history, origin.turn_id or "", comparison, used)
+    return with_comparison(history, origin.turn_id or "", comparison)
 
 
 def add_answer(

@@ -11,7 +11,6 @@ from random import SystemRandom
 from threading import RLock, Thread
 from typing import Any
 
-from svc_notebook.completion import Completion
 from svc_notebook.conversations.history import Turn
 from svc_notebook.conversations.picks import (
     ReplyColumn,
@@ -214,7 +213,7 @@ class SideBySide:
         choices = ({"html": "", "tail": ""},) * len(labels)
         self.live = replace(self.live, choices=choices, columns=columns)
         self._lock = RLock()
-        self._ends: dict[int, ReplyEnd] = {}  # in the order in which they ended
+        self._ends: dict[int, ReplyEnd] = {}  # by column
         self._workers = [
             self.make_worker(step, replace(self.live, columns=()), view)
             for step, view in zip(self.steps, self._column_views(), strict=True)
@@ -249,30 +248,17 @@ class SideBySide:
 
     def _to_end(self) -> ReplyEnd:
         ends = [self._ends[index] for index in sorted(self._ends)]
-        if answers := self._completions():
+        if answers := [end.completion for end in ends if end.completion]:
             is_stopped = any(end.status == "stopped" for end in ends)
             return ReplyEnd(
                 status="stopped" if is_stopped else "compared",
                 completion=answers[0],
-                others=answers[1:],
+                others=tuple(answers[1:]),
                 comparison=self._comparison(ends),
             )
         pairs = zip(self.group.replies, ends, strict=True)
         problem = "\n".join(f"{reply.label}: {end.problem}" for reply, end in pairs)
         return ReplyEnd(status=ends[0].status, problem=problem)
-
-    def _completions(self) -> tuple[Completion, ...]:
-        """Return the completions: whole replies first, in the order they ended.
-
-        Those of a blind comparison are in the order of the columns: the first one is
-        used without a pick, and the fastest would be known by that.
-        """
-        whole = {"finished", "cut"}
-        ends = [*self._ends.values()]
-        if self.group.is_blind:
-            ends = [self._ends[index] for index in sorted(self._ends)]
-        ends.sort(key=lambda end: end.status not in whole)
-        return tuple(end.completion for end in ends if end.completion)
 
     def _comparison(self, ends: Sequence[ReplyEnd]) -> Comparison:
         """Return the replies to pick from."""

@@ -238,7 +238,7 @@ class ReplyEnd:
     completion: Completion | None = None  # the last one with any content
     problem: str = ""  # why no reply, or only a part of it, was added
     note: str = ""  # turns that were left out after a refusal
-    others: tuple[Completion, ...] = ()  # the other compared replies, as they ended
+    others: tuple[Completion, ...] = ()  # the other compared replies
     comparison: Comparison | None = None  # if there are others
 
     @property

@@ -7,6 +7,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.conversations.history import History
+from svc_notebook.conversations.merge import merge
 from svc_notebook.conversations.picks import picks, to_columns
 from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.errors import ParameterError
@@ -82,6 +83,21 @@ def test_the_first_to_finish_is_used_without_a_score() -> None:
     assert plan.turns == ()
 
 
+@pytest.mark.parametrize("is_blind", [False, True])
+def test_versions_are_numbered_as_the_columns_are(*, is_blind: bool) -> None:
+    """Whatever ended first; also in another kernel, and where both are merged."""
+    live = compare(is_blind=is_blind)
+    with isolated():
+        restored = svc.conversation("plan").restore()
+        asked_too = svc.conversation("plan").copy("other")
+    merged = merge(asked_too.history, live.history)
+
+    for history in (live.history, restored.history, asked_too.history, merged):
+        turn = history.turns[0]
+        assert [each.model for each in turn.versions] == [A, B]
+        assert [each.version for each in to_columns(turn)] == [1, 2]
+
+
 @pytest.mark.slow
 def test_a_pick_scores_every_reply_and_a_second_one_replaces_it() -> None:
     """The frame of replies says which model won; the conversation goes on with it."""
@@ -117,14 +133,14 @@ def test_an_undone_pick_has_no_score_and_a_redone_one_has() -> None:
 def test_a_pick_comes_back_in_another_kernel() -> None:
     """With the columns, their labels, and what is sent."""
     live = compare()
-    live.prefer(1, 2)
+    live.prefer(1, 1)
     assert current().ledger.flush()
     with isolated():
         plan = svc.conversation("plan").restore()
 
         assert to_columns(plan.turns[0]) == to_columns(live.turns[0])
         assert plan.turns[0].messages == live.turns[0].messages
-        plan.prefer(1, 1)
+        plan.prefer(1, 2)
         assert scores() == {A: 0, B: 1}
 
 
@@ -146,15 +162,15 @@ def test_a_comparison_without_a_pick_comes_back_as_it_was() -> None:
 def test_a_picked_reply_that_was_continued_keeps_its_score() -> None:
     """Here and after a restart it is one reply; another pick replaces its score."""
     live = compare("Count")
-    live.prefer(1, 2)
+    live.prefer(1, 1)
     live.go_on(1)
     with isolated():
         plan = svc.conversation("plan").restore()
         for each in (live, plan):
             [turn] = each.turns
-            assert (turn.version.text, turn.chosen) == ("one, two, three.", 1)
+            assert (turn.version.text, turn.chosen) == ("one, two, three.", 0)
             assert sorted(picks(turn).values()) == [0, 1]
-        plan.prefer(1, 1)
+        plan.prefer(1, 2)
         frame = svc.replies_df(scope="all")
 
     assert frame["score_picked"].fillna(-1).tolist() == [1, 0, -1]
@@ -245,7 +261,7 @@ def test_the_command_says_which_version_it_chose(*, is_blind: bool) -> None:
     said = choose(current(), "plan", "1", "2")
 
     assert plan.turns[0].chosen == 1
-    label = "A" if is_blind else A
+    label = "B" if is_blind else B
     assert said == f"Version 2 of 2 ({label}) of turn 1 now feeds later turns of plan."
 
 
@@ -270,7 +286,7 @@ def test_places_count_a_comparison_once() -> None:
     places = [plan.turns[0].places]
     plan.ask_again(1)
     places.append(plan.turns[0].places)
-    plan.prefer(1, 2)
+    plan.prefer(1, 1)
     places.append(plan.turns[0].places)
 
-    assert places == [(0,), (0, 2), (1, 2)]
+    assert places == [(1,), (1, 2), (0, 2)]

@@ -115,15 +115,23 @@ def test_the_pick_wins_in_the_frame_and_feeds_later_turns(
 
 @pytest.mark.slow
 def test_without_a_pick_the_first_that_finished_is_used(page: Page) -> None:
-    """The panel says so, and nothing is scored; a pick is still possible."""
+    """The panel says so, and nothing is scored; a pick is still possible.
+
+    Its version has the number of its column.
+    """
     turn = page.ask("The race")
     page.ask("Next")
 
     [first, _] = page.view["turns"]
     assert [each["is_used"] for each in first["columns"]] == [False, True]
+    assert [each["version"] for each in first["columns"]] == [1, 2]
     assert first["footer"] == (
         f"Pick the reply to continue with; without a pick it is {B}, the first that "
         "finished."
+    )
+    page.panel.conversation.choose(1, 1)
+    assert page.view["turns"][0]["footer"] == (
+        f"Pick the reply to continue with; without a pick it is {A}."
     )
     assert "score_picked" not in svc.replies_df()
     assert "prefer" in first["can"]
