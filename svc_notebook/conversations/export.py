@@ -130,6 +130,7 @@ class JsonVersion(msgspec.Struct, kw_only=True):
     footer: str = ""
     settings: str = ""
     system: str | None = None
+    is_stale: bool = False
     charge: Charge = NO_CHARGE
     first_text_s: float | None = None
     marks: tuple[str, ...] = ()
@@ -176,6 +177,7 @@ def _to_json_turn(number: int, turn: Turn) -> JsonTurn:
     return JsonTurn(
         number=number,
         chosen_version=turn.chosen + 1,
+        is_stale=turn.is_stale,
         versions=tuple(map(_to_json_version, turn.versions)),
         **same_fields(turn),
     )

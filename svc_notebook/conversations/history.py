@@ -9,6 +9,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -26,6 +27,7 @@ from svc_notebook.service.request import Message, ToolCall
 
 from .attachments import PromptItem, split_items
 
+STALE = "stale: the turns above have changed"
 _T = TypeVar("_T")
 _SYSTEM_CHARS = 30  # of a system message, below a reply
 _CHARS_BEFORE = 12  # before the part that is its own, if others begin like it
@@ -68,6 +70,8 @@ class Version:
     attached: tuple[Attached, ...] = ()  # where the prompt contains attachments
     reasonings: tuple[str, ...] = ()  # one for each choice; never sent
     context: bytes = field(default=b"", repr=False)  # see `fingerprint`
+    # derived: see `History.with_stale_marks`
+    is_stale: bool = field(default=False, compare=False)
     # when it was asked, and answered; None for copied and imported turns
     asked_at: datetime | None = field(default=None, compare=False, repr=False)
     ended_at: datetime | None = field(default=None, compare=False, repr=False)
@@ -156,13 +160,17 @@ class Turn:
     is_hidden: bool = False  # never sent
     # "pin" and "hide", if the user has changed them in this kernel
     set_here: frozenset[str] = field(default=frozenset(), compare=False)
-    is_stale: bool = False  # derived: see `History.with_stale_marks`
     comparisons: tuple[Comparison, ...] = ()  # versions that were compared side by side
 
     @property
     def version(self) -> Version:
         """The chosen version."""
         return self.versions[self.chosen]
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the chosen version is stale: see `History.with_stale_marks`."""
+        return self.version.is_stale
 
     @property
     def comparison(self) -> Comparison | None:
@@ -273,7 +281,7 @@ class Turn:
         marks = {
             "pinned": self.is_pinned,
             "hidden": self.is_hidden,
-            "stale: the turns above have changed": self.is_stale,
+            STALE: self.is_stale,
         }
         marked = (mark for mark, is_set in marks.items() if is_set)
         return [*marked, *self.answer_marks]
@@ -412,10 +420,10 @@ class History:
         return self._replace_turn(self.index_of(turn.turn_id), turn)
 
     def with_stale_marks(self) -> "History":
-        """Mark the turns that were answered on something else than is chosen now.
+        """Mark the versions that answer on something else than is chosen now.
 
-        A turn is stale if a turn that its request sent is now different or deleted. A
-        turn that was not sent does not matter: it was hidden, empty, or left out to
+        A version is stale if a turn that its request sent is now different or deleted.
+        A turn that was not sent does not matter: it was hidden, empty, or left out to
         fit. But turns that its kernel did not have make it stale: those of a series
         that was added later, those that another kernel asked meanwhile, and those that
         had no answer yet.
@@ -423,21 +431,21 @@ class History:
         above = _TurnsAbove()
         by_kernel: dict[tuple[str, str], _Known] = {}  # by series and session_id
         for turn in self.turns:
-            key = series_of(turn.turn_id), turn.version.session_id
-            known = by_kernel.setdefault(key, _Known({key[0]}))
-            context = turn.version.context
-            # one kernel had all turns, though the oldest may have been left out
-            is_one = len(by_kernel) == 1 and above.messages.endswith(context)
-            if is_one or context == above.messages:
-                is_stale = False
-                known.until = len(above.turns)
-                known.all_series.update(series for series, _ in by_kernel)
-            else:  # or it was sent with some of the turns only
-                is_stale = not above.were_sent(turn.version, known)
-            is_stale = is_stale or above.has_later(turn.version)
+            series = series_of(turn.turn_id)
+            others = {  # what these were built on, later turns need not know
+                at: above.is_changed_for(version, series, deepcopy(by_kernel))
+                for at, version in enumerate(turn.versions)
+                if at != turn.chosen
+            }
+            chosen = above.is_changed_for(turn.version, series, by_kernel)
+            marks = [others.get(at, chosen) for at in range(len(turn.versions))]
             marked = turn
-            if is_stale != turn.is_stale:
-                marked = replace(turn, is_stale=is_stale)
+            if marks != [version.is_stale for version in turn.versions]:
+                versions = (
+                    replace(version, is_stale=mark)
+                    for version, mark in zip(turn.versions, marks, strict=True)
+                )
+                marked = replace(turn, versions=tuple(versions))
             above.add(marked)
         return replace(self, turns=tuple(above.turns))
 
@@ -490,6 +498,26 @@ class _TurnsAbove:
                 self._first_ends.append((len(self.turns), min(ends)))
                 self._newest_end = max(min(ends), self._newest_end or min(ends))
         self.turns.append(turn)
+
+    def is_changed_for(
+        self,
+        version: Version,
+        series: str,
+        by_kernel: dict[tuple[str, str], _Known],
+    ) -> bool:
+        """Return whether a version of a turn of this series is stale.
+
+        What its kernel knew and has sent is added to `by_kernel`.
+        """
+        known = by_kernel.setdefault((series, version.session_id), _Known({series}))
+        # one kernel had all turns, though the oldest may have been left out
+        is_one = len(by_kernel) == 1 and self.messages.endswith(version.context)
+        if is_one or version.context == self.messages:
+            known.until = len(self.turns)
+            known.all_series.update(name for name, _ in by_kernel)
+        elif not self.were_sent(version, known):  # with some of the turns only
+            return True
+        return self.has_later(version)
 
     def were_sent(self, version: Version, known: _Known) -> bool:
         """Return whether they still have all messages that an answer was built on.

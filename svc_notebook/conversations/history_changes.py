@@ -1,7 +1,6 @@
 """What a change did to a conversation, in a few words for its user."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from svc_notebook.service.params import shorten
 
@@ -57,9 +56,7 @@ def change_words(before: History, after: History) -> str:
 
 def _numbered(history: History) -> dict[str, tuple[int, Turn]]:
     turns = enumerate(history.turns, start=1)
-    return {
-        turn.turn_id: (number, replace(turn, is_stale=False)) for number, turn in turns
-    }
+    return {turn.turn_id: (number, turn) for number, turn in turns}
 
 
 def _turn_words(number: int, old: Turn, new: Turn) -> str:

@@ -50,7 +50,7 @@ MESSAGES = (
     Column("is_cut", "boolean", _is_cut, "whether max_tokens cut the answer"),
     Column("is_pinned", "boolean", "turn.is_pinned", "whether it is always sent"),
     Column("is_hidden", "boolean", "turn.is_hidden", "whether it is never sent"),
-    Column("is_stale", "boolean", "turn.is_stale", "answered on turns that changed"),
+    Column("is_stale", "boolean", "version.is_stale", "answered on turns that changed"),
     Column("exchange_id", "string", "version.exchange_id", "of the answer"),
 )
 

@@ -464,7 +464,7 @@ def changed_marks(
     moved = before.added ^ after.added  # from the ledger to here, or back by an undo
     for turn_id in {**was, **is_now}:
         old, new = was.get(turn_id), is_now.get(turn_id)
-        if old and new and replace(old, is_stale=new.is_stale) == new:
+        if old == new:
             continue
         if turn_id not in moved and not (old and new):
             for other in same_turns(new or was[turn_id], known):

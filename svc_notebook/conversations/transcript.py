@@ -28,7 +28,7 @@ from svc_notebook.display.tool_runs import (
 )
 from svc_notebook.service.request import ToolCall
 
-from .history import History, Turn, Version
+from .history import STALE, History, Turn, Version
 from .long_prompt import split_long, whole_label
 from .picks import to_columns
 
@@ -163,7 +163,9 @@ def _compared_entries(turn: Turn) -> Iterator[MessageEntry]:
     turn_marks = [mark for mark in turn.marks if mark not in turn.version.marks]
     for column in to_columns(turn):
         state = "picked" if column.is_picked else "used" if column.is_used else ""
+        is_stale = column.version and turn.versions[column.version - 1].is_stale
         marks = {*(turn_marks if column.is_used else ()), *column.marks}
+        marks |= {STALE} if is_stale else set()
         number = _version_words(turn, column.version) if column.version else ""
         heads = [column.label, number, state, *sorted(marks)]
         yield MessageEntry(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import svc_notebook as svc
-from svc_notebook.conversations.history import History
+from svc_notebook.conversations.history import STALE, History
 from svc_notebook.conversations.merge import merge
 from svc_notebook.conversations.picks import picks, to_columns
 from svc_notebook.emulator.emulator import Emulator
@@ -174,6 +174,20 @@ def test_a_picked_reply_that_was_continued_keeps_its_score() -> None:
         frame = svc.replies_df(scope="all")
 
     assert frame["score_picked"].fillna(-1).tolist() == [1, 0, -1]
+
+
+def test_every_compared_reply_is_stale_that_was_asked_on_other_turns() -> None:
+    """The marks are on each reply; one that is asked again afterwards has none."""
+    svc.conversation("plan").ask("One")
+    plan = compare()
+    plan.ask_again(1, "Another")
+
+    assert plan.to_markdown().count(STALE) == 2
+    plan.ask_again(2)
+    plan.choose(2, 1)
+    frame = plan.to_df(versions="all")
+    answers = frame[(frame["role"] == "assistant") & (frame["turn"] == 2)]
+    assert answers["is_stale"].tolist() == [True, True, False]
 
 
 @pytest.mark.slow

@@ -164,7 +164,10 @@ STEPS = st.lists(
 )
 @given(STEPS)
 def test_stale_is_the_same_after_a_restart(steps: list[tuple[str, int, int]]) -> None:
-    """It is also the same after each version was chosen and the first one again."""
+    """It is also the same after each version was chosen and the first one again.
+
+    A version has the mark that its turn has while it is chosen.
+    """
     name = uuid4().hex
     with kernel(name) as plan:
         for step in steps:
@@ -174,6 +177,8 @@ def test_stale_is_the_same_after_a_restart(steps: list[tuple[str, int, int]]) ->
             chosen = turn.chosen + 1
             for version in (*range(1, len(turn.versions) + 1), chosen):
                 plan.choose(turn.turn_id, version)
+                shown = plan.history.turn(turn.turn_id)
+                assert shown.is_stale == turn.versions[version - 1].is_stale
         again, ids = stale(plan), [turn.turn_id for turn in plan.turns]
     with kernel(name) as plan:
         restored = stale(plan.restore()) if ids else []
