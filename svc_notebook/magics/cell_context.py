@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from types import FrameType, ModuleType
+from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
@@ -31,6 +33,9 @@ from svc_notebook.service.request import CompletionRequest
 from svc_notebook.session import Context, Session, current
 
 from .config_traits import SvcTraits
+
+if TYPE_CHECKING:  # it loads with the first conversation
+    from svc_notebook import Conversation
 
 
 class CellRequestIds:
@@ -73,11 +78,14 @@ class Places:
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
         self._known: dict[str, Place] = {}
+        self._stops: dict[Conversation, Callable[[], None]] = {}
         shell.events.register("pre_run_cell", self.note_run)
 
     def close(self) -> None:
-        """Stop watching which cells run."""
+        """Stop watching which cells run, and what becomes of their replies."""
         self._shell.events.unregister("pre_run_cell", self.note_run)
+        for stop in self._stops.values():
+            stop()
 
     def here(
         self,
@@ -107,10 +115,32 @@ class Places:
             )
         return place
 
+    def watch(self, session: Session, conversation: "Conversation") -> None:
+        """Add to replies in their cells what a panel or Python asks for as the rest."""
+        if conversation not in self._stops:
+            show_rests = partial(self._show_rests, session, conversation)
+            self._stops[conversation] = conversation.on_change(show_rests)
+
+    def _show_rests(self, session: Session, conversation: "Conversation") -> None:
+        versions = (turn.versions for turn in conversation.turns)
+        for version in chain.from_iterable(versions):
+            place = self._known.get(version.first_id)
+            is_known = version.exchange_id in self._known
+            is_copy = not version.session_id  # of a turn of another conversation
+            if not place or place.run_again or is_known or is_copy:
+                continue
+            self.put(version.exchange_id, place)
+            newest = session.ledger.last(scope="all", exchange_id=version.exchange_id)
+            so_far = newest.request.messages[-2].content if newest else None
+            if newest and so_far and place.display.reopen(so_far):
+                whole = session.context().joined(newest)
+                place.display.add(whole.text.removeprefix(so_far))
+                place.display.finish(place.draw(whole))
+
     def note_run(self, *_: object) -> None:
         """Note that a cell begins to run."""
         cell_id, execution = cell_ids(self._shell)
-        for place in self._known.values():
+        for place in tuple(self._known.values()):  # a panel's thread may add one
             if cell_id == place.cell[0] != "" and execution != place.cell[1]:
                 place.run_again = execution
 

@@ -383,8 +383,11 @@ class CellReply:
         self._cell_request.keep(completion)
         if self._cell_request.rest_of:
             completion = context.session_context.joined(completion.exchange)
+        exchange, places = completion.exchange, context.memory.places
         if self._place:
-            context.memory.places.put(completion.exchange.exchange_id, self._place)
+            places.put(exchange.exchange_id, self._place)
+        if context.mode is Mode.LIVE and (name := exchange.origin.conversation):
+            places.watch(context.session, context.session.conversations.named(name))
         context.put(self._options.output, completion)
         return completion
 

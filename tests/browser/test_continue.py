@@ -1,4 +1,4 @@
-"""`%svc continue` in JupyterLab and Notebook 7: the rest joins the reply above."""
+"""A reply that goes on, in JupyterLab and Notebook 7: the rest joins it above."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -72,3 +72,22 @@ def test_the_rest_joins_the_reply_above(bench: Bench, place: str) -> None:
     places = notebook.page.evaluate("() => window.frames_")
     assert None not in places
     assert max(places) - min(places) <= MOVED_PX
+
+
+def test_the_rest_that_the_panel_asks_for_joins_the_reply_of_the_cell(
+    bench: Bench,
+) -> None:
+    """Also in the output of the cell, which says no longer how to go on."""
+    panel = "import svc_notebook as svc\nsvc.panel('plan')"
+    notebook = bench.open(bench.write("other", "%%svc -c plan\nOn the tide", panel))
+    notebook.wait_idle()
+    for cell in range(3):
+        notebook.run(cell)
+    expect(notebook.shown(1)).to_contain_text(OFFER)
+
+    notebook.page.get_by_role("button", name="Continue the reply").click()
+
+    expect(notebook.shown(1).locator("h2")).to_have_count(2)
+    expect(notebook.shown(1)).not_to_contain_text(OFFER)
+    expect(notebook.shown(1).locator("pre")).to_contain_text("print(tide)")
+    expect(notebook.shown(1)).to_contain_text("2 requests")

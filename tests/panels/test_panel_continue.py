@@ -1,9 +1,12 @@
 """A cut reply in the panel: which limit cut it, and how it goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import RichOutput, capture_output
 
+import svc_notebook as svc
 from svc_notebook.emulator.emulator import Emulator
 from tests.panels.conftest import OpenPage
 
@@ -55,3 +58,64 @@ def test_a_cut_reply_says_which_limit_cut_it(
     page = open_page(max_tokens=max_tokens)
 
     assert words in page.ask("Walk")["ended"]
+
+
+OFFER = "asks for the rest"
+
+
+@pytest.fixture(autouse=True)
+def live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells show their replies as in a notebook."""
+    monkeypatch.setenv("SVC_DISPLAY", "live")
+
+
+@pytest.fixture
+def run_cell(shell: InteractiveShell) -> Callable[[str], object]:
+    """Run a cell in a shell that knows the magic."""
+    shell.run_line_magic("load_ext", "svc_notebook")
+    run: Callable[[str], object] = shell.run_cell
+    return run
+
+
+def texts(outputs: list[RichOutput]) -> dict[str, str]:
+    """Return what the displays of a cell show in the end, by their ids."""
+    shown = {each.transient["display_id"]: each.data for each in outputs}
+    return {name: data["text/plain"] for name, data in shown.items()}
+
+
+@pytest.mark.parametrize("way", ["panel", "python"])
+def test_a_reply_that_goes_on_elsewhere_grows_in_its_cell(
+    open_page: OpenPage, run_cell: Callable[[str], object], way: str
+) -> None:
+    """The output says no longer that it is cut, and how to go on."""
+    page = open_page("plan")
+    with capture_output() as before:
+        run_cell("%%svc -c plan\nWalk")
+    with capture_output() as after:
+        if way == "panel":
+            page.do("continue", turn=page.view["turns"][0]["id"])
+        else:
+            svc.conversation("plan").go_on()
+
+    [(name, cut)] = texts(before.outputs).items()
+    assert OFFER in cut
+    [(same, whole)] = texts(after.outputs).items()
+    assert same == name
+    assert whole.startswith(f"{LINES} in the shade.\n")
+    assert (OFFER in whole, "cut" in whole) == (False, False)
+    assert "2 requests, " in whole
+
+
+def test_what_a_copy_goes_on_with_is_not_the_cells_reply(
+    open_page: OpenPage, run_cell: Callable[[str], object]
+) -> None:
+    """The conversation of the cell has the cut reply, and so has the cell."""
+    open_page("plan")
+    run_cell("%%svc -c plan\nWalk")
+    other = svc.conversation("plan").copy("other")
+    run_cell("%%svc -c other\nHello")
+    with capture_output() as after:
+        other.go_on(1)
+
+    assert other.turns[0].version.text.endswith("the shade.")
+    assert after.outputs == []
