@@ -156,8 +156,9 @@ class KernelMemory:
     noted: set[str] = field(default_factory=set)  # names in single braces, and advice
     # the execution that first put code below a cell, by cell, its text, and the code
     put_codes: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    # system prompts of conversations that were given in a cell, or said to be in use
-    noted_systems: dict[str, str] = field(default_factory=dict)
+    # system prompts of conversations that were said to be in use, or given in a cell;
+    # and whether they were given in a cell
+    noted_systems: dict[str, tuple[str, bool]] = field(default_factory=dict)
 
 
 NO_VALUE = object()  # of a function's variable that was not assigned yet

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # these load with the first conversation
     from svc_notebook.conversations.watched_turn import TurnWatcher
 
 _ASKED = "sent without the turn that a panel is asking in this conversation"
+_SYSTEM_CHARS = 30  # of a system prompt that is replaced
 _MARKS_CHARS = 100  # of the shown marks that are sent as typed
 
 
@@ -166,26 +167,37 @@ def to_request(
     )
     newer = conversation.newer_note(turn_key)
     asked = _ASKED if conversation.watched.asked else ""
-    system = _system_note(context, prompt.system, conversation)
+    option = "SvcMagics.system" if options.system is None else "-s"
+    system = _system_note(context, prompt.system, conversation, option)
     if notes := tuple(filter(None, (older, newer, asked, system))):
         prompt = replace(prompt, notes=(*notes, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
 
 
 def _system_note(
-    context: CellContext, given: str | None, conversation: "Conversation"
+    context: CellContext, given: str | None, conversation: "Conversation", option: str
 ) -> str:
-    """Say once that a system prompt is used that no cell of this kernel has given."""
+    """Say once that a system prompt is used that no cell of this kernel has given.
+
+    Or that one is replaced by what the option gives, as it is for later turns.
+    """
     name, noted = conversation.name, context.memory.noted_systems
-    system = (conversation.system if given is None else given) or ""
-    is_news = given is None and system and noted.get(name) != system
-    context.remember.append(partial(noted.update, {name: system}))
-    if not is_news:
-        return ""
-    return (
-        f"with its system prompt: `%svc history {in_a_line(name)}` shows it, "
-        '`-s ""` removes it'
-    )
+    own = conversation.system or ""
+    known, is_of_cell = noted.get(name, ("", False))
+    is_of_cell &= own == known
+    if given is None and own and own != known:
+        note = (
+            f"with its system prompt: `%svc history {in_a_line(name)}` shows it, "
+            '`-s ""` removes it'
+        )
+    elif given and own and own != given and not is_of_cell:
+        words = shorten(" ".join(own.split()), _SYSTEM_CHARS)
+        note = f"with {option} in place of its system prompt “{words}”"
+    else:
+        note = ""
+    used = (own, is_of_cell) if given is None else (given, True)
+    context.remember.append(partial(noted.update, {name: used}))
+    return note
 
 
 def _unfilled_note(marks: Sequence[str]) -> str:

@@ -655,7 +655,7 @@ def test_a_system_prompt_from_elsewhere_is_said_once(shell: Shell) -> None:
     again = shell.run("%%svc -c plan\nHello").shown
     plan.system = "Be long"
     changed = shell.run("%%svc -c plan\nHello").shown
-    given = shell.run("%%svc -c plan -s 'Be kind'\nHello").shown
+    shell.run("%%svc -c plan -s 'Be kind'\nHello")
     kept = shell.run("%%svc -c plan\nHello").shown
     shell.run('%%svc -c plan -s ""\nHello')
     removed = shell.run("%%svc -c plan\nHello").shown
@@ -664,9 +664,32 @@ def test_a_system_prompt_from_elsewhere_is_said_once(shell: Shell) -> None:
     assert note in " ".join(changed.split())
     assert not [
         shown
-        for shown in (again, given, kept, removed)
+        for shown in (again, kept, removed)
         if "system prompt" in " ".join(shown.split())
     ]
+    assert plan.system is None
+
+
+@pytest.mark.parametrize(
+    ("config", "option", "said"),
+    [("", " -s Loud", "-s"), ("Loud", "", "SvcMagics.system")],
+)
+def test_a_cell_says_that_it_replaces_a_system_prompt_from_elsewhere(
+    shell: Shell, config: str, option: str, said: str
+) -> None:
+    """Such as that of a panel: in the footer, once; removing one says nothing."""
+    plan = svc.conversation("plan", system="Be\nbrief")
+    shell.run("%%svc -c plan\nHello")
+    shell.run(f"%config SvcMagics.system = {config!r}")
+
+    first = shell.run(f"%%svc -c plan{option}\nHello").shown
+    again = shell.run(f"%%svc -c plan{option}\nHello").shown
+    plan.system = "Be brief"
+    shown = shell.run('%%svc -c plan -s ""\nHello').shown
+
+    note = f"with {said} in place of its system prompt “Be brief”"
+    assert note in " ".join(first.split())
+    assert "system prompt" not in f"{again}{shown}"
     assert plan.system is None
 
 
