@@ -58,7 +58,7 @@ class SavedTurns:
     is_own: bool  # whether this kernel asked some of its turns
     is_newest: bool  # whether it was seen last: asked, or restored by hand
     newest_id: str  # of the exchanges of the conversation, as the ledger sorts them
-    panel_ids: frozenset[str]  # ids of the turns that a panel asked
+    panel_ids: frozenset[str]  # ids of the turns that only panels asked
     asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
     # of the newest turn that a panel asked alone: compared ones have other settings
     panel_request: CompletionRequest | None = None
@@ -294,11 +294,12 @@ def _rebuild(
             is_own=any(map(kernels.is_own, answers)),
             is_newest=series == newest,
             newest_id=exchanges[-1].exchange_id,
-            panel_ids=frozenset(
-                exchange.origin.turn_id or ""
+            panel_ids=frozenset(ids)
+            - {
+                exchange.origin.turn_id
                 for exchange in answers
-                if exchange.origin.kind == "panel"
-            ),
+                if exchange.origin.kind != "panel"
+            },
             asked={key: frozenset(some) for key, some in ids.items()},
             panel_request=_panel_request(answers, marks),
         )

@@ -580,6 +580,25 @@ def test_after_run_all_the_panel_offers_the_turns_asked_before(
     assert (page.view["newer"], page.view["n_turns"]) == ("", 3)
 
 
+def test_what_a_panel_only_asked_again_was_not_asked_in_the_panel(
+    kept: OpenPage,
+) -> None:
+    """Such as the turn of a cell that was deleted from the notebook since."""
+    with isolated():
+        unit = svc.conversation("unit")
+        unit.ask("What is a set?")
+        unit.ask("An example?")
+        page = kept("unit")
+        page.do("regenerate", turn=page.view["turns"][1]["id"])
+        page.panel.close()
+        current().ledger.close()
+    svc.conversation("unit").ask("What is a set?")
+
+    noted = kept("unit").view["newer"]
+
+    assert noted == "1 turn that was asked before the restart is not here."
+
+
 def test_pins_and_hidden_turns_of_an_earlier_run_are_offered(
     kept: OpenPage,
 ) -> None:
