@@ -217,7 +217,10 @@ _FORMAT = (
     "how the reply is drawn; code puts its code into the next cell, html shows it in a "
     "sandboxed frame"
 )
-_OUTPUT = "variable that gets the Completion, or the value of --as"
+_OUTPUT = (
+    "variable that gets the Completion, or the value of --as; of several replies, a "
+    'run: NAME.reply(model="ID").text is one text'
+)
 _AS = "return a value of this type, such as Invoice or list[Invoice]; see svc.extract"
 _WHOLE = "ask for the reply in one piece; the service then reports its usage"
 _DRY = "show what would be sent, with its size; nothing is sent"

@@ -344,6 +344,8 @@ def test_several_values_are_asked_side_by_side(
     assert isinstance(run, svc.Run)
     assert cell.error is None
     assert len(emulator.requests) == 4
+    reply = run.reply(model="svc-v2-70b-instruct", temperature=0.7)
+    assert reply.text in cell.shown
     assert run.replies_df()["status"].tolist() == ["ok"] * 4
     assert run.replies_df()["origin"].tolist() == ["magic"] * 4
     assert cell.shown.count("[emulator: written by hand]") == 4
