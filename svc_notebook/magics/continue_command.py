@@ -39,15 +39,15 @@ _OF_SEVERAL = (
 )
 
 
-def continue_reply(context: CellContext, options: SvcOptions) -> object:
-    """Ask for the rest of a reply that was cut or interrupted.
+def continue_reply(context: CellContext, options: SvcOptions, turn: str = "") -> object:
+    """Ask for the rest of a reply that was cut or interrupted: the newest, or a turn's.
 
     A complete reply is no error: Run All goes on below a cell that was needed once.
     """
     context.check_output(options.output)
     max_tokens = options.max_tokens or context.traits.defaults().get("max_tokens")
     try:
-        cell_request = rest_request(context.session, options, max_tokens)
+        cell_request = rest_request(context.session, options, max_tokens, turn)
     except _CompleteError as error:
         context.put(options.output, error.reply)
         return str(error)
@@ -63,9 +63,12 @@ def continue_reply(context: CellContext, options: SvcOptions) -> object:
 
 
 def rest_request(
-    session: Session, options: SvcOptions, max_tokens: MaxTokens
+    session: Session, options: SvcOptions, max_tokens: MaxTokens, turn: str = ""
 ) -> CellRequest:
-    """Build the request for the rest of the newest reply, or refuse it."""
+    """Build the request for the rest of a reply, or refuse it.
+
+    It is the newest reply, or the one of this turn of the conversation.
+    """
     allowed: dict[str, Any] = {
         name: getattr(options, name) for name in _ALLOWED_OPTIONS
     }
@@ -75,26 +78,10 @@ def rest_request(
             "--dry-run, --strict and parameters other than -n are allowed; leave the "
             "other options out."
         )
-    name = options.conversation
-    turns = session.conversations.known(name).turns if name else ()
-    # the newest answer, even if later turns are to be asked again
-    newest_id = max((turn.version.exchange_id for turn in turns), default="")
-    beginning = session.ledger.last(
-        scope="all" if name else "session", exchange_id=newest_id, is_reply=True
-    )
-    if beginning is None or (name and not turns):
-        subject = f"The conversation {name}" if name else "This kernel"
-        hint = "" if name else restore_hint(session)
-        raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.{hint}")
-    unrecorded = None if name else session.newest_unrecorded
-    # ids sort by time
-    if unrecorded and unrecorded.exchange_id > beginning.exchange_id:
-        raise _cannot_continue(
-            "The last reply is not in the ledger (--no-record); it cannot be continued."
-        )
-    newest = session.ledger.last()
-    if newest and newest.exchange_id > beginning.exchange_id:
-        _check_newest(newest, beginning, name)
+    if turn:
+        beginning = _reply_to_turn(session, options.conversation, turn)
+    else:
+        beginning = _newest_reply(session, options.conversation)
     reply, name = session.context().joined(beginning), beginning.origin.conversation
     owner = session.conversations.named(name) if name else None
     _check_continuable(reply, owner)
@@ -118,6 +105,49 @@ def rest_request(
         asking=partial(owner.watched.asking, rest),
         rest_of=reply,
     )
+
+
+def _reply_to_turn(session: Session, name: str | None, turn: str) -> Exchange:
+    """Return the chosen answer to a turn."""
+    if not name:
+        raise _cannot_continue(
+            "A turn is one of a conversation: write "
+            f"`%svc -c NAME continue {turn}`, or `%svc continue` for the newest reply."
+        )
+    version = session.conversations.known(name).history.turn(int(turn)).version
+    reply = session.ledger.last(
+        scope="all", exchange_id=version.exchange_id, is_reply=True
+    )
+    if reply is None:
+        raise _cannot_continue(
+            f"The reply to turn {turn} of {name} is not in the ledger; it cannot be "
+            "continued."
+        )
+    return reply
+
+
+def _newest_reply(session: Session, name: str | None) -> Exchange:
+    """Return the newest answer of a conversation, or of this kernel, or refuse it."""
+    turns = session.conversations.known(name).turns if name else ()
+    # the newest answer, even if later turns are to be asked again
+    newest_id = max((turn.version.exchange_id for turn in turns), default="")
+    beginning = session.ledger.last(
+        scope="all" if name else "session", exchange_id=newest_id, is_reply=True
+    )
+    if beginning is None or (name and not turns):
+        subject = f"The conversation {name}" if name else "This kernel"
+        hint = "" if name else restore_hint(session)
+        raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.{hint}")
+    unrecorded = None if name else session.newest_unrecorded
+    # ids sort by time
+    if unrecorded and unrecorded.exchange_id > beginning.exchange_id:
+        raise _cannot_continue(
+            "The last reply is not in the ledger (--no-record); it cannot be continued."
+        )
+    newest = session.ledger.last()
+    if newest and newest.exchange_id > beginning.exchange_id:
+        _check_newest(newest, beginning, name)
+    return beginning
 
 
 def _check_newest(newest: Exchange, beginning: Exchange, name: str | None) -> None:
@@ -164,18 +194,32 @@ def _check_continuable(reply: Completion, owner: Conversation | None) -> None:
         )
     if not reply.text:
         raise _cannot_continue("The last reply has no text yet; ask again.")
-    turn = f"to turn {at + 1} of {owner.name} " if owner and at is not None else ""
-    raise _CompleteError(reply, turn)
+    raise _CompleteError(reply, owner)
+
+
+def _way_on(owner: Conversation) -> str:
+    """Name the newest turn whose reply can be continued."""
+    numbers = enumerate(owner.turns, start=1)
+    partial_ones = [number for number, turn in numbers if turn.version.can_go_on]
+    if not partial_ones:
+        return ""
+    turn = partial_ones[-1]
+    line = f"`%svc -c {in_a_line(owner.name)} continue {turn}`"
+    return f" The reply to turn {turn} is not complete: {line} asks for the rest."
 
 
 class _CompleteError(ParameterError):
     """The reply has ended by itself, so there is no rest to ask for."""
 
-    def __init__(self, reply: Completion, turn: str) -> None:
+    def __init__(self, reply: Completion, owner: Conversation | None) -> None:
+        turn = way_on = ""
+        if owner:
+            at = owner.history.index_of(reply.exchange.origin.turn_id or "") + 1
+            turn, way_on = f"to turn {at} of {owner.name} ", _way_on(owner)
         reason = f" (finish reason {reply.finish_reason})" * bool(reply.finish_reason)
         super().__init__(
             f"Nothing was sent: the last reply {turn}ended by itself{reason}, so it is "
-            "complete.",
+            f"complete.{way_on}",
             param="line",
         )
         self.reply = reply

@@ -47,8 +47,8 @@ class Command:
     """A subcommand of `%svc`.
 
     `run` is called with the cell's context and the words after the command; for
-    `COMMANDS_WITH_OPTIONS`, with the context and the options. If it returns a text, the
-    text is printed.
+    `COMMANDS_WITH_OPTIONS` the options are between them. If it returns a text, the text
+    is printed.
     """
 
     name: str
@@ -304,6 +304,10 @@ def _question(text: str) -> CommandLine:
     )
 
 
+def _are_numbers(words: Sequence[str]) -> bool:
+    return all(word.isdecimal() for word in words)
+
+
 def _in_session(run: Callable[..., object]) -> Callable[..., object]:
     """Adapt a function of the session and words to the context and words."""
     return lambda context, *words: run(context.session, *words)
@@ -389,6 +393,9 @@ COMMANDS = (
         CONTINUE,
         "ask for the rest of a reply that was cut or interrupted",
         continue_reply,
+        "[TURN]",
+        (0, 1),
+        _are_numbers,
     ),
     Command("last", "the newest reply, also if it is partial", _in_session(_last)),
     Command(
@@ -397,7 +404,7 @@ COMMANDS = (
         insert,
         "[NUMBER]",
         (0, 1),
-        lambda words: all(word.isdecimal() for word in words),
+        _are_numbers,
     ),
     Command(
         FIX,

@@ -129,7 +129,7 @@ def _run(context: CellContext, line: str, cell: str | None) -> object:
         return _ask(context, options, command_line.text, own_output=False)
     command = BY_NAME[command_line.name]
     if command.name in COMMANDS_WITH_OPTIONS:
-        answer = command.run(context, options)
+        answer = command.run(context, options, *command_line.arguments)
     else:
         answer = _run_quiet(command, context, command_line.arguments)
     if not isinstance(answer, str):

@@ -37,7 +37,7 @@ _MARK = re.compile(r"\{\{[ \t]*(\w*)$")
 _TAKE_A_NAME = [command.name for command in COMMANDS if command.takes_name]
 _UNBROKEN = str.maketrans(" -", "\xa0\N{NON-BREAKING HYPHEN}")
 _PROMPT_CHARS = 40  # of a turn's prompt
-_TAKE_A_TURN = [command.name for command in COMMANDS if " TURN" in command.arguments]
+_TAKE_A_TURN = [command.name for command in COMMANDS if "TURN" in command.arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,26 @@ def _next_words(
         return (*_commands(), Suggestion(ASK, "send the words after it as a question"))
     if before in (["%svc", "help"], ["%svc", "use"]):
         return _topics() if before[1] == "help" else _in_use(known)
-    if before[:1] == ["%svc"] and before[1:2] and before[1] in _TAKE_A_NAME:
-        return _places(before[1], before[2:], known)
+    if command := _command_on_turns(before, known):
+        return _places(command[0], command[1:], known)
     if before[:2] == ["%svc", "tools"]:
         return _tool_words(before[2:], known)
     is_open = before and (fragment.startswith("-") or not fragment)
     return _flags() if is_open else ()
+
+
+def _command_on_turns(before: list[str], known: KnownNames) -> list[str]:
+    """Return a command with the name of a conversation behind it, also that of -c."""
+    if before[:1] != ["%svc"]:
+        return []
+    words = before[1:]
+    if words[:1] in (["-c"], ["--conversation"]):
+        for name in known.conversations:
+            end = 1 + len(typed := in_a_line(name).split())
+            if words[1:end] == typed and words[end:][:1]:
+                named = [words[end], *typed, *words[end + 1 :]]
+                return named if named[0] in {*_TAKE_A_NAME, *_TAKE_A_TURN} else []
+    return words if words[:1] and words[0] in _TAKE_A_NAME else []
 
 
 def _starting_with(

@@ -175,6 +175,8 @@ def test_a_complete_reply_is_no_error(
         (["%%svc\nCount"], "-n 2 continue", "leave the other options out"),
         (["%%svc\nCount"], "--raw continue", "leave the other options out"),
         (["%%svc\nCount"], "continue the list", "`%svc ask continue the list`"),
+        (["%%svc\nCount"], "continue 1", "`%svc -c NAME continue 1`"),
+        (["%%svc -c plan\nCount"], "-c plan continue 7", "has 1 turn and no turn 7"),
     ],
 )
 def test_what_cannot_be_continued_is_refused(
@@ -224,6 +226,28 @@ def test_the_picked_choice_of_a_turn_goes_on(shell: Shell, emulator: Emulator) -
     [turn] = svc.conversation("plan").turns
     assert contents(emulator)[1] == "uno,"
     assert [m.content for m in turn.version.choices] == ["one,", "uno,two, thr"]
+
+
+def test_an_earlier_turn_goes_on(shell: Shell, emulator: Emulator) -> None:
+    """By its number; without one, a complete newest reply names the turn."""
+    shell.run("%%svc -c 'my plan'\nCount")
+    shell.run("%%svc -c 'my plan'\nHi")
+    refused = shell.run("%svc -c 'my plan' continue").shown
+    n_sent = len(emulator.requests)
+    shell.run("%svc -c 'my plan' continue 1")
+    ask = emulator.requests[-1].json["messages"]
+    second = shell.run("%svc -c 'my plan' continue 2").shown
+
+    assert "the last reply to turn 2 of my plan ended by itself" in refused
+    assert (
+        "The reply to turn 1 is not complete: `%svc -c 'my plan' continue 1` asks for "
+        "the rest." in refused
+    )
+    assert len(emulator.requests) == n_sent + 1
+    assert [message["content"] for message in ask[:2]] == ["Count", "one, tw"]
+    assert len(svc.conversation("my plan").turns) == 2
+    assert svc.conversation("my plan").turns[0].version.text == "one, two, thr"
+    assert "turn 2 of my plan ended by itself" in second
 
 
 @pytest.mark.slow

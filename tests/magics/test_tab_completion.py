@@ -76,6 +76,10 @@ def texts(found: Suggestions | None) -> list[str]:
         ("%svc version plan ", "", ["1", "2"]),
         ("%svc version plan 1 ", "", ["1", "2"]),
         ("%svc version plan 1 2", "2", ["2"]),
+        ("%svc -c plan pin ", "", ["1", "2"]),
+        ("%svc -c 'support prompt' continue ", "", ["1"]),
+        ("%svc -c plan version 1 2", "2", ["2"]),
+        ("%svc -c plan --mo", "--mo", ["--model"]),
         ("%%svc -c p", "p", ["plan"]),
         ("%%svc --system {{art", "art", ["article}}", "articles}}"]),
         ("%svc About {{ art", "art", ["article}}", "articles}}"]),
@@ -134,6 +138,8 @@ def test_a_version_has_its_model_and_prompt(shell: Shell) -> None:
         "%svc version plan 3 ",
         "%svc version plan x ",
         "%svc version plan 1 1 ",
+        "%svc -c plan history ",
+        "%svc -c plan pin 1 ",
     ],
 )
 def test_offers_nothing_where_nothing_follows(line: str) -> None:
