@@ -14,12 +14,12 @@ const copiedElsewhere = (notebook) =>
 function withButtons(pre, asCell) {
   pre.tabIndex = 0; // so that the keyboard can scroll long lines
   const code = () => pre.textContent;
-  const row = make("div", { class: "svc-code-row" });
+  const row = div("svc-code-row");
   const magic = asCell?.magic && !code().trimStart().startsWith("%%") ? `%%${asCell.magic}` : "";
   const cell = () => (magic && `${magic}\n`) + code().replace(/\n$/, ""); // without an empty last line
   if (asCell) row.append(iconButton("insert", () => insertBelow(cell(), pre, row, magic)));
   row.append(copyButton(code, "Copy code"));
-  return make("div", { class: "svc-code" }, pre, row);
+  return div("svc-code", pre, row);
 }
 
 /** Let an extension insert a cell, or copy the source and say so. */
@@ -32,7 +32,7 @@ async function insertBelow(source, element, row, magic = "") {
   const copied = isElsewhere && notebook ? copiedElsewhere(notebook) : COPIED;
   const text = isLeft ? copied : `Inserted as a ${magic && `${magic} `}cell`;
   row.querySelector(".svc-words")?.remove();
-  const words = make("span", { class: "svc-words" }, text);
+  const words = span("svc-words", text);
   row.prepend(words);
   setTimeout(() => words.remove(), COPIED_MS);
   row.dispatchEvent(new CustomEvent("svc-say", { bubbles: true, detail: text }));

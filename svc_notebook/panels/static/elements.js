@@ -11,8 +11,16 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+function div(kind, ...children) {
+  return make("div", { class: kind }, ...children);
+}
+
+function span(kind, ...children) {
+  return make("span", { class: kind }, ...children);
+}
+
 function group(kind, label) {
-  return make("span", { class: kind, role: "group", "aria-label": label });
+  return make("div", { class: kind, role: "group", "aria-label": label });
 }
 
 /** Make an id that no other element of the page has: each widget has a copy of this script. */
@@ -25,13 +33,20 @@ function counted(n, word) {
   return `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 }
 
+/** Add the seconds that are left to a text. */
+function countedDown(text, until_ms) {
+  const left_s = Math.ceil(((until_ms ?? 0) - Date.now()) / 1000);
+  return text && left_s > 0 ? `${text} (${left_s} s)` : text;
+}
+
 /** Set an element's text only if it differs, so that the user's selection in it stays. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Return whether a value differs from the last one with this name. */
-function isNew(seen, name, value) {
+/** Return whether a value differs from the last one that its owner has seen under this name. */
+function isNew(owner, name, value) {
+  const seen = (owner.seen ??= {});
   const text = JSON.stringify(value) ?? "";
   if (seen[name] === text) return false;
   seen[name] = text;

@@ -12,7 +12,7 @@ class AttachMenu {
   constructor(panel, area, holder, changed) {
     Object.assign(this, { panel, area, holder, changed, parts: new Map(), shown: [] });
     this.id = newId();
-    this.element = make("div", { class: "svc-attached", role: "group", "aria-label": "Attached" });
+    this.element = group("svc-attached", "Attached");
     const is = { role: "listbox", id: this.id, "aria-label": "Attach", popover: "manual" };
     const mousedown = (event) => event.preventDefault(); // the focus stays
     this.list = make("div", { class: "svc-menu svc-names", ...is, mousedown });
@@ -213,10 +213,10 @@ class AttachMenu {
         this.set(this.holder.chips.filter((chip) => chip.name !== name));
         this.area.focus({ preventScroll: true });
       };
-      const about = make("span", { class: "svc-words" });
+      const about = span("svc-words");
       const cross = iconButton("close", drop, `Remove ${name}`);
       const words = make("span", {}, make("b", {}, name), " ", about);
-      const element = make("span", { class: "svc-item" }, words, cross);
+      const element = span("svc-item", words, cross);
       this.element.append(element);
       this.parts.set(name, { element, about });
     }
@@ -238,7 +238,7 @@ function namesOf(chips) {
 /** Show the values attached to a turn's prompt: one line each, with its text folded. */
 function drawAttached(box, attached) {
   const items = attached.map((item) => {
-    const body = make("div", { class: "svc-blocks" });
+    const body = div("svc-blocks");
     setBlocks(body, item.html);
     const line = make("summary", {}, make("b", {}, item.name), ` ${sizeText(item)}`);
     return make("details", { class: "svc-call" }, line, body);

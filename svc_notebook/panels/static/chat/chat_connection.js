@@ -95,7 +95,7 @@ class ChatConnection extends KernelConnection {
     const isIdle = this.view.state === "idle";
     if (kind === "send" && (isIdle || this.live?.asker)) this.drafts.giveBack();
     if (kind === "edit" && this.drafts.edited) this.drafts.edited.isHeard = true;
-    if (isIdle && this.drafts.edited?.isHeard) this.drafts.settleEdit();
+    this.drafts.settleEdit();
     for (const view of this.views) {
       view.settings.forget();
       view.compare.heard(kind, this.view);
@@ -110,7 +110,7 @@ class ChatConnection extends KernelConnection {
 
   takeView(view) {
     super.takeView(view);
-    if (view.state === "idle" && this.drafts.edited?.isHeard) this.drafts.settleEdit();
+    this.drafts.settleEdit();
   }
 
   takeChange(old) {

@@ -7,32 +7,31 @@ class CompareRow {
   constructor(panel) {
     this.panel = panel;
     this.controls = [];
-    this.seen = {};
     this.button = iconButton("compare", () => this.toggle());
     const send = () => this.send(this.by.value, null);
     this.by = make("select", { "aria-label": "What to compare", change: send });
     for (const [value, name] of Object.entries(KINDS)) {
       this.by.append(make("option", { value }, name));
     }
-    this.items = make("span", { class: "svc-values" });
+    this.items = span("svc-values");
     this.add = iconButton("add", () => this.send(this.by.value, [...this.values, null]));
     // The values are left out: a choice just made may still be on its way to the kernel.
     this.blind = make("input", { type: "checkbox", change: send });
     const words = "Names are hidden, in a random order, until you pick";
     const blind = make("label", { class: "svc-check", title: words }, this.blind, "Blind");
-    this.cost = make("span", { class: "svc-words" });
+    this.cost = span("svc-words");
     this.isUnhandled = false; // whether the kernel has yet to handle a choice
     this.refusal = "";
-    this.element = make("div", { class: "svc-comparing", role: "group", "aria-label": "Compare" });
+    this.element = group("svc-comparing", "Compare");
     this.element.append(this.by, blind, this.items, this.add, this.cost);
   }
 
   get values() {
-    return this.panel.connection.view.compare?.values ?? [];
+    return this.panel.view.compare?.values ?? [];
   }
 
   toggle() {
-    const isOn = Boolean(this.panel.connection.view.compare?.by);
+    const isOn = Boolean(this.panel.view.compare?.by);
     this.send(isOn ? "" : this.by.value, null);
   }
 
@@ -74,13 +73,13 @@ class CompareRow {
     this.button.ariaPressed = Boolean(by);
     this.button.title = refusal || BUTTONS.compare.label;
     allow(this.button, isAlive && !refusal);
-    const wasDrawn = this.seen.rows;
-    if (isNew(this.seen, "rows", [by, values.length]) && wasDrawn) this.panel.keepHeight();
+    const wasDrawn = this.seen?.rows;
+    if (isNew(this, "rows", [by, values.length]) && wasDrawn) this.panel.keepHeight();
     this.element.hidden = !by;
     this.panel.root.classList.toggle("svc-models", by === "model");
     if (!by) return;
     this.by.value = by;
-    if (isNew(this.seen, "items", [by, options, values.length])) this.makeItems(by, options, values);
+    if (isNew(this, "items", [by, options, values.length])) this.makeItems(by, options, values);
     values.forEach((value, at) => {
       const control = this.controls[at];
       if (control !== document.activeElement || control.localName === "select") setValue(control, value);
@@ -106,7 +105,7 @@ class CompareRow {
     const items = this.controls.map((control, at) => {
       const drop = iconButton("close", () => this.remove(at), `Leave out ${at + 1}`);
       drop.hidden = values.length <= LEAST;
-      return make("span", { class: "svc-value" }, control, drop);
+      return span("svc-value", control, drop);
     });
     this.items.replaceChildren(...items);
   }
@@ -118,10 +117,10 @@ function waitingDots() {
 
 /** Make the line below the text of a column. */
 function columnParts(element) {
-  const wait = make("div", { class: "svc-words" });
+  const wait = div("svc-words");
   const dots = waitingDots();
   const problem = make("div", { class: "svc-problem", dir: "auto" });
-  const facts = make("div", { class: "svc-words" });
+  const facts = div("svc-words");
   element.append(wait, dots, problem, facts);
   return { wait, dots, problem, facts };
 }
@@ -148,9 +147,7 @@ function drawColumn(turn, choice, column, live) {
   choice.pick.ariaPressed = column.is_picked;
 }
 
-/** Return what a column waits for, and how long, as a text. */
+/** Draw what a column waits for, and how long. */
 function drawWait(choice, column) {
-  const { status = "", until_ms: until = 0 } = column ?? {};
-  const left_s = Math.ceil(((until ?? 0) - Date.now()) / 1000);
-  setText(choice.wait, status && left_s > 0 ? `${status} (${left_s} s)` : status);
+  setText(choice.wait, countedDown(column?.status ?? "", column?.until_ms));
 }

@@ -43,15 +43,15 @@ class Composer {
     this.area = make("textarea", { rows: 1, "aria-label": "Message", dir: "auto", ...does });
     this.sendButton = iconButton("send", () => this.submit());
     this.stopButton = iconButton("stop", () => this.stop());
-    this.status = make("span", { class: "svc-status" });
-    this.hint = make("span", { class: "svc-hint" });
+    this.status = span("svc-status");
+    this.hint = span("svc-hint");
     this.mark = make("span", { dir: "auto" });
-    this.count = make("span", { class: "svc-words" });
-    const box = make("div", { class: "svc-composer" }, this.area, this.count);
+    this.count = span("svc-words");
+    const box = div("svc-composer", this.area, this.count);
     box.append(this.sendButton, this.stopButton);
-    this.under = make("div", { class: "svc-under" }, this.status, this.mark, this.hint);
+    this.under = div("svc-under", this.status, this.mark, this.hint);
     this.attach = new AttachMenu(panel, this.area, this.drafts, () => connection.draw());
-    this.element = make("div", { class: "svc-form" }, box, this.attach.element);
+    this.element = div("svc-form", box, this.attach.element);
   }
 
   focus() {
@@ -147,8 +147,7 @@ class Composer {
     if (view.state === "asking") text = "Waiting for your answer";
     if (!text && live && !live.isEnded) text = live.asker ? `Replying to ${live.asker} …` : "Replying …";
     if (!text && view.state === "waiting") text = "Waiting …";
-    const left_s = status?.until_ms ? Math.ceil((status.until_ms - Date.now()) / 1000) : 0;
-    if (left_s > 0) text += ` (${left_s} s)`;
+    text = countedDown(text, status?.until_ms);
     const { brief, isIdle } = this.panel;
     if (brief?.isIdle === isIdle && Date.now() < brief.until_ms) text = brief.words;
     setText(this.status, isDead ? "" : text);

@@ -3,13 +3,12 @@
 class ConsentCard {
   constructor(panel) {
     this.panel = panel;
-    this.seen = {};
     this.element = make("div", { class: "svc-card", role: "group", hidden: "" });
   }
 
   draw({ ask }, isAlive) {
     this.element.hidden = !ask || !isAlive;
-    if (!isNew(this.seen, "ask", ask ?? null)) return;
+    if (!isNew(this, "ask", ask ?? null)) return;
     if (!ask) return this.element.replaceChildren();
     const does = { input: () => fit(area), keydown: (event) => this.key(event) };
     const area = make("textarea", { rows: 1, spellcheck: "false", "aria-label": "Arguments", ...does });
@@ -45,7 +44,7 @@ class ConsentCard {
 
   /** Go from the editor to Approve: one key alone must not allow a call. */
   key(event) {
-    if (isInput(event) || !isSendKey(event, this.panel.connection.view)) return;
+    if (isInput(event) || !isSendKey(event, this.panel.view)) return;
     event.preventDefault();
     this.approve.focus();
   }

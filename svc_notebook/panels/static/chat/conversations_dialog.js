@@ -20,12 +20,12 @@ class ConversationsDialog {
     this.name = make("input", { "aria-label": "Name of this conversation", autocomplete: "off", ...does });
     this.renameButton = textButton("rename", () => this.rename());
     const begin = textButton("new", () => this.send("new"), "svc-main");
-    const here = make("div", { class: "svc-here", role: "group", "aria-label": "This conversation" });
+    const here = group("svc-here", "This conversation");
     here.append(make("span", {}, "This conversation"), this.name, this.renameButton);
     here.append(textButton("export_md", () => this.export("md")));
     here.append(textButton("export_json", () => this.export("json")));
     const close = iconButton("close", () => this.close(), "Close the list");
-    const top = make("div", { class: "svc-here" }, this.search, begin, close);
+    const top = div("svc-here", this.search, begin, close);
     this.list = make("ul", { "aria-label": "Conversations in the ledger" });
     this.count = make("div", { class: "svc-words", role: "status" });
     const is = { role: "dialog", "aria-label": "Conversations", hidden: "", keydown: (event) => this.key(event) };
@@ -142,7 +142,7 @@ class ConversationsDialog {
     if (nMore) words = `The newest ${n} of ${counted(n + nMore, "conversation")}; search to find the others.`;
     if (!rows.length) words = search ? `No conversation has “${search}”.` : "The ledger has none yet.";
     setText(this.count, words);
-    this.draw(this.panel.connection.view);
+    this.draw(this.panel.view);
   }
 
   places() {
@@ -159,7 +159,7 @@ class ConversationsDialog {
     const line = this.list.children[at];
     const back = () => {
       line.replaceChildren(this.row(row), this.deleteButton(row));
-      this.draw(this.panel.connection.view);
+      this.draw(this.panel.view);
       line.firstChild.focus();
     };
     const remove = textButton("remove", () => {
@@ -205,7 +205,7 @@ class ConversationsDialog {
 
   drawRename() {
     const typed = this.name.value.trim();
-    allow(this.renameButton, Boolean(typed) && typed !== this.panel.connection.view.name);
+    allow(this.renameButton, Boolean(typed) && typed !== this.panel.view.name);
   }
 }
 

@@ -94,8 +94,9 @@ class Drafts {
     this.connection.send({ t: "edit", turn, text, ...namesOf(chips) });
   }
 
-  /** Open the edited prompt again if it got no answer, so that it is not lost. */
+  /** Once it is handled, open the edited prompt again if it got no answer, so that it is not lost. */
   settleEdit() {
+    if (this.connection.view.state !== "idle" || !this.edited?.isHeard) return;
     const { turn: id, text, chips, nVersions } = this.edited;
     const turn = this.turnOf(id);
     this.edited = null;

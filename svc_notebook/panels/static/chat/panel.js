@@ -21,7 +21,6 @@ class Panel {
     this.connection = connection;
     this.id = newId();
     this.turns = new Map();
-    this.seen = {};
     this.isAtEnd = true;
     this.untypeset = [];
     this.attaches = new Set();
@@ -37,15 +36,15 @@ class Panel {
     this.compare = new CompareRow(this);
     this.model.after(this.compare.button);
     this.card = new ConsentCard(this);
-    this.notices = make("div", { class: "svc-notices" });
+    this.notices = div("svc-notices");
     this.spoken = spokenLine();
     this.root.addEventListener("svc-say", ({ detail }) => this.say(detail));
     this.menu = new Menu(this);
     this.side = new SideArea(this);
     const parts = [this.top, this.modelRefusal, this.chips, this.compare.element, this.conversations.element];
     parts.push(this.middle, this.card.element, this.notices, this.composer.element);
-    const below = make("div", { class: "svc-below" }, this.composer.under, this.settings.element);
-    this.body = make("div", { class: "svc-body" }, ...parts);
+    const below = div("svc-below", this.composer.under, this.settings.element);
+    this.body = div("svc-body", ...parts);
     this.root.append(this.body, below, this.spoken);
     this.root.append(this.menu.element, this.side.line);
     this.root.addEventListener("keydown", (event) => this.key(event));
@@ -83,12 +82,12 @@ class Panel {
 
   makeTop() {
     this.label = make("strong", { class: "svc-label" });
-    this.model = make("span", { class: "svc-model" });
-    this.modelRefusal = make("div", { class: "svc-field svc-model-refusal" });
-    this.chips = make("div", { class: "svc-chips", role: "group", "aria-label": "Changed settings" });
+    this.model = span("svc-model");
+    this.modelRefusal = div("svc-field svc-model-refusal");
+    this.chips = group("svc-chips", "Changed settings");
     this.meter = new TokenMeter();
     this.buttons = HEADER_BUTTONS.map((t) => iconButton(t, () => this.send(t)));
-    this.top = make("div", { class: "svc-top" }, this.conversations.button, this.label);
+    this.top = div("svc-top", this.conversations.button, this.label);
     this.top.append(this.model, this.meter.bar, this.meter.words, ...this.buttons);
   }
 
@@ -103,14 +102,14 @@ class Panel {
     this.log = make("div", { class: "svc-log", ...is, ...does });
     this.suggestions = new Suggestions(this);
     this.older = labelButton("", () => this.askOlder());
-    this.olderRow = make("div", { class: "svc-older" }, this.older);
+    this.olderRow = div("svc-older", this.older);
     this.content = make("div", {}, this.olderRow, this.suggestions.element);
     this.log.append(this.content);
     this.heedUser();
     this.jump = iconButton("down", () => this.toEnd());
     this.jump.hidden = true;
     this.jump.tabIndex = -1; // Shift+Tab goes from the message to the transcript, where End does the same
-    this.middle = make("div", { class: "svc-middle" }, this.log, this.jump);
+    this.middle = div("svc-middle", this.log, this.jump);
     this.keys = new TranscriptKeys(this);
   }
 
@@ -144,7 +143,7 @@ class Panel {
   }
 
   editLast() {
-    const turns = this.connection.view.turns ?? [];
+    const turns = this.view.turns ?? [];
     const last = turns.findLast((turn) => turn.can?.includes("edit"));
     if (last && this.isIdle) this.turns.get(last.id)?.edit();
   }
@@ -180,7 +179,7 @@ class Panel {
 
   /** Ask for older turns, unless an earlier request for them is still open. */
   askOlder() {
-    const { n_older: n = 0 } = this.connection.view;
+    const { n_older: n = 0 } = this.view;
     if (!n || this.requestedOlder === n) return;
     this.requestedOlder = n;
     this.send("older");
@@ -205,12 +204,21 @@ class Panel {
 
   /* -- drawing -- */
 
+  get view() {
+    return this.connection.view;
+  }
+
+  /** The turn of the reply that is being written. */
+  get liveTurn() {
+    return this.turns.get(this.connection.live.turn) ?? this.turns.get("new");
+  }
+
   get isIdle() {
-    return this.connection.view.state === "idle" && !this.connection.isDead;
+    return this.view.state === "idle" && !this.connection.isDead;
   }
 
   can(name) {
-    return !this.connection.isDead && Boolean(this.connection.view.can?.includes(name));
+    return !this.connection.isDead && Boolean(this.view.can?.includes(name));
   }
 
   /** Draw the changed parts; the focus and the scroll position stay. */
@@ -243,21 +251,21 @@ class Panel {
   }
 
   drawTop() {
-    const { label, name } = this.connection.view;
+    const { label, name } = this.view;
     const title = label || `Conversation ${name ?? ""}`;
     this.root.ariaLabel = title;
-    if (isNew(this.seen, "title", title)) {
-      const word = make("span", { class: "svc-kind" }, "Conversation ");
+    if (isNew(this, "title", title)) {
+      const word = span("svc-kind", "Conversation ");
       this.label.replaceChildren(...(title === `Conversation ${name}` ? [word, name] : [title]));
       this.label.title = title;
     }
     this.drawMeter();
     HEADER_BUTTONS.forEach((name, at) => allow(this.buttons[at], this.can(name)));
-    this.conversations.draw(this.connection.view);
+    this.conversations.draw(this.view);
   }
 
   drawMeter() {
-    this.meter.draw(this.connection.drafts.meter ?? this.connection.view.meter);
+    this.meter.draw(this.connection.drafts.meter ?? this.view.meter);
   }
 
   drawTurns() {
@@ -273,7 +281,7 @@ class Panel {
     const number = nOlder + turns.length + 1;
     if (isNewTurn) shown.push([{ id: "new", number, prompt, attached, model, choices: [] }, live]);
     const ids = new Set(shown.map(([turn]) => turn.id));
-    if (isNew(this.seen, "turns", [...ids])) this.body.style.height = "";
+    if (isNew(this, "turns", [...ids])) this.body.style.height = "";
     for (const [id, turn] of this.turns) if (!ids.has(id)) this.drop(id, turn);
     this.suggestions.element.hidden = shown.length > 0;
     if (!shown.length) this.suggestions.draw(view);
@@ -307,8 +315,7 @@ class Panel {
   }
 
   grow(at, html, tail, nBack) {
-    const turn = this.turns.get(this.connection.live.turn) ?? this.turns.get("new");
-    if (!turn?.grow(at, html, tail, nBack)) this.drawTurns();
+    if (!this.liveTurn?.grow(at, html, tail, nBack)) this.drawTurns();
     this.drawStatus();
     this.settle();
   }
@@ -320,10 +327,10 @@ class Panel {
     const notice = isSaid ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
     const { isMissing } = this.side;
-    if (!isNew(this.seen, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing, view.newer, this.isIdle])) return;
+    if (!isNew(this, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing, view.newer, this.isIdle])) return;
     const dismissable = (kind, text, act, ...buttons) => {
-      const row = make("div", { class: "svc-row" }, ...buttons, iconButton("close", act));
-      return make("div", { class: kind }, make("span", {}, ...withCode(text)), row);
+      const row = div("svc-row", ...buttons, iconButton("close", act));
+      return div(kind, make("span", {}, ...withCode(text)), row);
     };
     const buttons = [];
     if (view.is_restored && this.can("clear")) buttons.push(textButton("empty", () => this.send("clear")));
@@ -350,17 +357,16 @@ class Panel {
       this.drawNotices();
     };
     if (isMissing) lines.push(dismissable("svc-notice", NOT_IN_SIDE, see));
-    if (isDead) lines.push(make("div", { class: "svc-notice svc-failed" }, this.side.restarted()));
+    if (isDead) lines.push(div("svc-notice svc-failed", this.side.restarted()));
     this.notices.replaceChildren(...lines.filter(Boolean));
   }
 
   /** Show what the reply, or each column of it, waits for, with seconds counting down. */
   drawStatus() {
-    const { live } = this.connection;
     this.composer.drawStatus();
-    for (const [at, column] of (live?.columns ?? []).entries()) {
-      const turn = this.turns.get(live.turn) ?? this.turns.get("new");
-      if (turn?.choices[at]) drawWait(turn.choices[at], column);
+    for (const [at, column] of (this.connection.live?.columns ?? []).entries()) {
+      const choice = this.liveTurn?.choices[at];
+      if (choice) drawWait(choice, column);
     }
   }
 

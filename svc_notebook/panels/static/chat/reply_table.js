@@ -6,8 +6,8 @@ const AS_CELL = "A cell with the values makes it again, as in Run All after a re
 /** Wrap a table with its button; a click sends an event to the turn around it. */
 function withFrame(box) {
   const open = () => box.dispatchEvent(new CustomEvent("svc-frame", { bubbles: true, detail: { box } }));
-  const row = make("div", { class: "svc-table-row" }, textButton("frame", open));
-  return make("div", { class: "svc-table" }, box, row);
+  const row = div("svc-table-row", textButton("frame", open));
+  return div("svc-table", box, row);
 }
 
 /** Asks for a variable's name; the kernel checks it and makes the DataFrame. */
@@ -65,13 +65,13 @@ class FrameForm {
     this.panel.say(problem || text);
     if (problem) return this.say(problem, isTaken);
     this.close();
-    this.row.append(make("span", { class: "svc-words" }, text));
+    this.row.append(span("svc-words", text));
     if (code) this.offer(code);
   }
 
   /** Offer a cell that makes the DataFrame again: the notebook has no other trace of it. */
   offer(code) {
-    const row = make("div", { class: "svc-table-row" });
+    const row = div("svc-table-row");
     const insert = textButton("insert", () => insertBelow(code, row, row));
     insert.title = AS_CELL;
     row.append(insert);

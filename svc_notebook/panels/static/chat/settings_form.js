@@ -3,19 +3,18 @@
 class SettingsForm {
   constructor(panel) {
     this.panel = panel;
-    this.seen = {};
     this.controls = {};
     this.refusals = {};
-    this.grid = make("div", { class: "svc-grid" });
+    this.grid = div("svc-grid");
     this.enter = make("input", { type: "checkbox", change: () => this.setEnter() });
     const words = "Enter sends, Shift+Enter breaks the line";
     const enter = make("label", { class: "svc-check" }, this.enter, words);
     const toggle = () => panel.drawNotices();
-    this.rare = make("div", { class: "svc-grid" });
+    this.rare = div("svc-grid");
     this.rareBox = make("details", {}, make("summary", {}, "Rarely needed"), this.rare);
     const explain = textButton("explain", () => this.explain(explain));
     explain.ariaPressed = "false";
-    const last = make("div", { class: "svc-row" }, enter, explain);
+    const last = div("svc-row", enter, explain);
     const parts = [make("summary", {}, "Settings"), this.grid, this.rareBox, last];
     this.element = make("details", { class: "svc-settings", toggle }, ...parts);
   }
@@ -28,7 +27,7 @@ class SettingsForm {
 
   /** Show why settings are not used; the cross of a refused value goes back to the one before. */
   drawRefusals(refused, unusable) {
-    if (!isNew(this.seen, "refusals", [refused, unusable])) return;
+    if (!isNew(this, "refusals", [refused, unusable])) return;
     for (const [name, refusal] of Object.entries(this.refusals)) {
       const text = refused[name]?.text ?? unusable[name] ?? "";
       const words = refused[name] ? "Go back to the value before" : BUTTONS.close.label;
@@ -65,7 +64,7 @@ class SettingsForm {
       return { name, words, title: kind === "longtext" ? settings[name].slice(0, TITLE_CHARS) : "" };
     });
     this.panel.chips.hidden = !chips.length;
-    if (!isNew(this.seen, "chips", chips)) return;
+    if (!isNew(this, "chips", chips)) return;
     const drawn = chips.map(({ name, words, title }) => {
       const chip = labelButton(words, () => this.go(name), "svc-chip");
       chip.title = title;
@@ -87,7 +86,7 @@ class SettingsForm {
   }
 
   draw({ fields = [], settings = {}, unusable = {}, refused = {}, send_on_enter: isOn = true }, isAlive) {
-    if (isNew(this.seen, "fields", fields)) this.makeFields(fields);
+    if (isNew(this, "fields", fields)) this.makeFields(fields);
     this.drawRefusals(refused, unusable);
     this.enter.checked = isOn;
     this.enter.disabled = !isAlive;
@@ -97,7 +96,7 @@ class SettingsForm {
       const { value } = refused[field.name] ?? { value: settings[field.name] };
       // the kernel has no number if none can be read, and keeps no key
       const isOnlyHere = refused[field.name] && (value == null || control.validity.badInput);
-      if (!isOnlyHere && isNew(this.seen, field.name, value)) setValue(control, value);
+      if (!isOnlyHere && isNew(this, field.name, value)) setValue(control, value);
       const slider = this.sliders[field.name];
       if (slider) slider.disabled = !isAlive;
       if (slider && slider !== document.activeElement) slider.value = value ?? field.default;
@@ -128,11 +127,11 @@ class SettingsForm {
         control.ariaLabel = "Model";
         this.panel.model.replaceChildren(control);
         this.panel.modelRefusal.replaceChildren(refusal);
-        return make("div", { class: "svc-field svc-kind-longtext" }, help);
+        return div("svc-field svc-kind-longtext", help);
       }
-      const pair = make("div", { class: "svc-pair" }, this.slider(field, control), control);
+      const pair = div("svc-pair", this.slider(field, control), control);
       const parts = [label, pair, refusal, help];
-      return make("div", { class: `svc-field svc-kind-${field.kind}` }, ...parts);
+      return div(`svc-field svc-kind-${field.kind}`, ...parts);
     });
     const at = fields.map(({ name }) => COMMON.indexOf(name));
     const common = boxes.filter((_, n) => at[n] >= 0);
@@ -175,7 +174,7 @@ class SettingsForm {
     const blur = () => {
       this.controls[field.name] = select;
       typed.replaceWith(select);
-      setValue(select, this.panel.connection.view.settings?.[field.name]);
+      setValue(select, this.panel.view.settings?.[field.name]);
     };
     const typed = make("input", { ...is, keydown, change, blur });
     this.controls[field.name] = typed;

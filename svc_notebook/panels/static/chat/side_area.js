@@ -16,11 +16,10 @@ class SideArea {
     this.madeAt_ms = performance.now();
     this.sidecar = ""; // the id of the sidecar that this view is in
     const go = textButton("goto", () => this.go());
-    this.line = make("div", { class: "svc-away-line" }, make("span", {}, IN_SIDE), go);
+    this.line = div("svc-away-line", make("span", {}, IN_SIDE), go);
     const { signal } = panel.gone;
     document.addEventListener(DOCKED, ({ detail }) => this.giveWay(detail), { signal });
     panel.root.addEventListener(INSERT_EVENT, ({ detail }) => this.sign(detail));
-    this.seen = {};
     this.drawTab = () => this.titleTab();
   }
 
@@ -79,15 +78,15 @@ class SideArea {
   }
 
   get isNamed() {
-    const { label, name } = this.panel.connection.view;
+    const { label, name } = this.panel.view;
     return label === `Conversation ${name}`; // a new one has no name
   }
 
   /** Name the conversation and the notebook in the tab, which sidecar writes only once. */
   async titleTab() {
-    const { label, name } = this.panel.connection.view;
+    const { label, name } = this.panel.view;
     const title = [this.isNamed ? name : label, this.notebook].filter(Boolean).join(" - ");
-    if (!isNew(this.seen, "title", title)) return;
+    if (!isNew(this, "title", title)) return;
     try {
       const { views } = await this.manager.get_model(this.sidecar);
       for (const view of Object.values(views)) (await view)._outputView.title.label = title;
@@ -106,7 +105,7 @@ class SideArea {
   /** Say what to do after the kernel has ended; the cell of a docked panel may be out of sight. */
   restarted() {
     if (!this.sidecar) return make("span", {}, RESTARTED);
-    const call = make("code", {}, this.panel.connection.view.call);
+    const call = make("code", {}, this.panel.view.call);
     return make("span", {}, `${ENDED}. To go on, run the cell with `, call, " again.");
   }
 

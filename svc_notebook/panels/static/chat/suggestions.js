@@ -29,8 +29,7 @@ function inALine(name) {
 class Suggestions {
   constructor(panel) {
     this.panel = panel;
-    this.seen = {};
-    this.element = make("div", { class: "svc-empty" });
+    this.element = div("svc-empty");
   }
 
   /** Decide, once this panel is on the page, whether it shows the hints until it is used. */
@@ -49,7 +48,7 @@ class Suggestions {
   draw(view) {
     const { name, settings = {}, tools = [], send_on_enter: isOn } = view;
     const { model, system } = settings;
-    if (!isNew(this.seen, "empty", [name, model, system, tools, isOn])) return;
+    if (!isNew(this, "empty", [name, model, system, tools, isOn])) return;
     const rows = {
       Model: model ?? "",
       "System prompt": system || "none so far",
@@ -62,7 +61,7 @@ class Suggestions {
       const kind = title === "Keys" ? "svc-first" : null;
       list.append(make("dt", { class: kind }, title), make("dd", { dir: "auto", class: kind }, text));
     }
-    const row = make("div", { class: "svc-row svc-first", role: "group", "aria-label": "Examples" });
+    const row = group("svc-row svc-first", "Examples");
     const examples = isInThai() ? THAI_EXAMPLES : EXAMPLES;
     row.append(...examples.map((text) => labelButton(text, () => this.panel.composer.fill(text))));
     this.element.replaceChildren(list, row);

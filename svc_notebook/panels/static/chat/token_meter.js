@@ -4,10 +4,10 @@ const FULL = 0.85; // of the budget; from here on the bar is red
 
 class TokenMeter {
   constructor() {
-    this.level = make("span", { class: "svc-level" });
+    this.level = span("svc-level");
     const is = { role: "meter", "aria-label": "Tokens", "aria-valuemin": 0 };
     this.bar = make("span", { class: "svc-meter", ...is }, this.level);
-    this.words = make("span", { class: "svc-budget" });
+    this.words = span("svc-budget");
   }
 
   draw(meter) {

@@ -7,25 +7,24 @@ class Turn {
   constructor(panel, id) {
     this.panel = panel;
     this.id = id;
-    this.seen = {};
     this.choices = [];
-    this.you = make("div", { class: "svc-who" });
+    this.you = div("svc-who");
     this.prompt = make("div", { class: "svc-prompt", dir: "auto" });
     this.wholeLine = make("summary");
     const toggle = () => this.whole.open || showWhole(this.whole);
     this.whole = make("details", { class: "svc-whole", toggle }, this.wholeLine);
-    this.asked = make("div", { class: "svc-asked" }, make("div", {}, this.prompt));
-    this.attached = make("div", { class: "svc-given" });
-    this.who = make("div", { class: "svc-who" });
-    this.toolRuns = make("div", { class: "svc-tool-runs" });
+    this.asked = div("svc-asked", make("div", {}, this.prompt));
+    this.attached = div("svc-given");
+    this.who = div("svc-who");
+    this.toolRuns = div("svc-tool-runs");
     const does = { "svc-frame": ({ detail }) => this.askName(detail.box) };
     this.answer = make("div", { class: "svc-answer", ...does });
     this.dots = waitingDots();
-    this.ended = make("span", { class: "svc-words" });
+    this.ended = span("svc-words");
     this.goOn = textButton("continue", () => this.send("continue"));
     this.goOn.ariaLabel = BUTTONS.continue.title;
-    this.rest = make("div", { class: "svc-rest" }, this.ended, this.goOn);
-    this.foot = make("div", { class: "svc-foot" });
+    this.rest = div("svc-rest", this.ended, this.goOn);
+    this.foot = div("svc-foot");
     const parts = [this.you, this.asked, this.attached, this.who, this.toolRuns, this.answer];
     parts.push(this.dots, this.rest, this.foot);
     this.element = make("article", { class: "svc-turn", tabindex: -1 }, ...parts);
@@ -43,8 +42,8 @@ class Turn {
     this.version = make("span");
     this.versions = group("svc-versions", "Versions");
     this.versions.append(this.back, this.version, this.forth);
-    this.badges = make("span", { class: "svc-badges" });
-    this.words = make("span", { class: "svc-words" });
+    this.badges = span("svc-badges");
+    this.words = span("svc-words");
     this.copy = copyButton(() => this.turn.choices[0]?.text ?? "");
     this.buttons = {};
     for (const name of TURN_BUTTONS) {
@@ -83,7 +82,7 @@ class Turn {
     this.prompt.hidden = !this.prompt.textContent;
     this.asked.hidden = Boolean(this.form);
     const attached = live?.attached ?? turn.attached ?? [];
-    if (isNew(this.seen, "attached", attached)) drawAttached(this.attached, attached);
+    if (isNew(this, "attached", attached)) drawAttached(this.attached, attached);
     this.attached.hidden = this.form || !attached.length;
     setText(this.who, live?.model ?? turn.model ?? "");
     if (this.form) allow(this.ask, turn.can?.includes("edit"));
@@ -99,10 +98,10 @@ class Turn {
 
   drawToolRuns(toolRuns, isEnded) {
     this.toolRuns.hidden = !toolRuns.length;
-    if (!toolRuns.length || !isNew(this.seen, "tool_runs", [toolRuns, isEnded])) return;
+    if (!toolRuns.length || !isNew(this, "tool_runs", [toolRuns, isEnded])) return;
     const wasOpen = [...this.toolRuns.children].map((call) => call.open);
     const calls = toolRuns.map((call, at) => {
-      const body = make("div", { class: "svc-blocks" });
+      const body = div("svc-blocks");
       setBlocks(body, call.html ?? "");
       const line = make("summary", {}, (isEnded && call.unanswered) || call.line || call.name);
       const kind = call.is_error ? "svc-call svc-failed" : "svc-call";
@@ -113,7 +112,7 @@ class Turn {
 
   drawChoices(choices, live) {
     if (live) this.seen.choices = null;
-    else if (!isNew(this.seen, "choices", [choices, this.columns, this.turn.can, this.turn.picked])) return;
+    else if (!isNew(this, "choices", [choices, this.columns, this.turn.can, this.turn.picked])) return;
     while (this.choices.length > choices.length) this.choices.pop().element.remove();
     choices.forEach((choice, at) => {
       const { blocks, tail } = this.choice(at);
@@ -137,14 +136,14 @@ class Turn {
   choice(at) {
     while (this.choices.length <= at) {
       const index = this.choices.length;
-      const number = make("span", { class: "svc-words" });
+      const number = span("svc-words");
       const copy = copyButton(() => this.turn.choices[index]?.text ?? "", "Copy this reply");
       const pick = textButton("pick", () => this.pick(index));
-      const bar = make("div", { class: "svc-bar" }, number, copy, pick);
-      const blocks = make("div", { class: "svc-blocks" });
-      const tail = make("div", { class: "svc-blocks svc-tail" });
-      const box = make("div", { class: "svc-text" }, blocks, tail);
-      const element = make("div", { class: "svc-choice" }, bar, box);
+      const bar = div("svc-bar", number, copy, pick);
+      const blocks = div("svc-blocks");
+      const tail = div("svc-blocks svc-tail");
+      const box = div("svc-text", blocks, tail);
+      const element = div("svc-choice", bar, box);
       this.answer.append(element);
       const parts = columnParts(element);
       this.choices.push({ element, bar, number, copy, pick, box, blocks, tail, ...parts });
@@ -192,7 +191,7 @@ class Turn {
     if (isIdle) this.rest.hidden = !can.includes("continue");
     const isSaid = (word) => !this.rest.hidden && turn.ended.toLowerCase().startsWith(word);
     const words = [...new Set(badges)].filter((word) => !isSaid(word));
-    if (isNew(this.seen, "badges", words)) {
+    if (isNew(this, "badges", words)) {
       const drawn = words.map((word) => {
         return make("span", { class: "svc-badge", title: word === "stale" && STALE }, word);
       });
@@ -228,8 +227,8 @@ class Turn {
     this.ask = textButton("resend", () => this.resend(), "svc-main");
     allow(this.ask, this.turn.can?.includes("edit"));
     const cancel = textButton("cancel", () => this.endEdit());
-    const row = make("div", { class: "svc-row" }, this.ask, cancel);
-    this.form = make("div", { class: "svc-editing" }, this.area, this.attach.element, row);
+    const row = div("svc-row", this.ask, cancel);
+    this.form = div("svc-editing", this.area, this.attach.element, row);
     this.asked.hidden = this.attached.hidden = true;
     this.asked.after(this.form);
     fit(this.area);
@@ -262,7 +261,7 @@ class Turn {
     if (event.key === "Escape") {
       event.stopPropagation();
       this.endEdit();
-    } else if (isSendKey(event, this.panel.connection.view)) {
+    } else if (isSendKey(event, this.panel.view)) {
       event.preventDefault();
       this.resend();
     }

@@ -9,7 +9,7 @@ class NoteField {
     this.area.addEventListener("keydown", (event) => this.key(event));
     this.area.addEventListener("input", () => this.typed());
     this.area.addEventListener("blur", () => this.left());
-    this.element = make("div", { class: "svc-note" }, this.area);
+    this.element = div("svc-note", this.area);
     this.card = null;
   }
 

@@ -5,25 +5,24 @@ const SIDES = ["Left", "Right"];
 class RatingCard {
   constructor(model) {
     this.model = model;
-    this.seen = {};
     this.untypeset = [];
     const title = make("summary", {}, "Prompt");
-    const [others, prompts, filled] = [1, 2, 3].map(() => make("div", { class: "svc-blocks" }));
+    const [others, prompts, filled] = [1, 2, 3].map(() => div("svc-blocks"));
     this.parts = { others, prompts, filled };
     this.prompt = make("details", {}, title, prompts); // while open, it hides `filled`
-    this.asked = make("div", { class: "svc-asked" }, others, this.prompt, filled);
+    this.asked = div("svc-asked", others, this.prompt, filled);
     this.isChosen = false; // whether the rater has folded or unfolded it
     title.addEventListener("click", () => (this.isChosen = true));
     this.replies = make("div");
     this.stage = make("div", { class: "svc-stage", tabindex: 0, role: "group" }, this.replies);
-    this.element = make("div", { class: "svc-middle" }, this.asked, this.stage);
+    this.element = div("svc-middle", this.asked, this.stage);
   }
 
   /** Draw a card; return whether it is another card than before. */
   draw(card, nTotal) {
     this.element.hidden = !card;
-    const isOther = isNew(this.seen, "id", card?.id ?? null);
-    if (!card || !isNew(this.seen, "card", [card, nTotal])) return isOther;
+    const isOther = isNew(this, "id", card?.id ?? null);
+    if (!card || !isNew(this, "card", [card, nTotal])) return isOther;
     this.stage.setAttribute("aria-label", cardTitle(card, nTotal));
     for (const name in this.parts) this.parts[name].replaceChildren(...card[name].map(drawPart));
     this.drawReplies(card.replies);
@@ -37,11 +36,11 @@ class RatingCard {
     this.replies.className = isPair ? "svc-several" : "";
     const boxes = replies.map(({ html, label }, at) => {
       const words = [isPair && SIDES[at], label].filter(Boolean).join(" · ");
-      const blocks = make("div", { class: "svc-blocks" });
+      const blocks = div("svc-blocks");
       this.untypeset.push(...setBlocks(blocks, html));
-      const bar = words ? make("div", { class: "svc-bar" }, make("span", { class: "svc-words" }, words)) : null;
+      const bar = words ? div("svc-bar", span("svc-words", words)) : null;
       const is = isPair ? { role: "group", "aria-label": words } : {};
-      return make("div", { class: "svc-choice", ...is }, bar, make("div", { class: "svc-text" }, blocks));
+      return make("div", { class: "svc-choice", ...is }, bar, div("svc-text", blocks));
     });
     this.replies.replaceChildren(...boxes);
     this.typeset();
@@ -61,9 +60,9 @@ class RatingCard {
 }
 
 function drawPart({ name, html }) {
-  const value = make("div", { class: "svc-given" });
+  const value = div("svc-given");
   setBlocks(value, html);
-  return make("div", {}, make("div", { class: "svc-who" }, name), value);
+  return make("div", {}, div("svc-who", name), value);
 }
 
 function cardTitle({ number, replies }, nTotal) {

@@ -77,13 +77,12 @@ class RatingConnection extends KernelConnection {
 class RatingPanel {
   constructor(connection, host) {
     this.connection = connection;
-    this.seen = {};
     this.watch = new Stopwatch();
     this.gone = new AbortController();
     this.root = panelRoot("svc-rating");
     this.makeTop();
     this.card = new RatingCard(connection.model);
-    this.notices = make("div", { class: "svc-notices" });
+    this.notices = div("svc-notices");
     this.makeControls();
     this.summary = make("div", { class: "svc-blocks svc-summary", tabindex: -1 });
     this.spoken = spokenLine();
@@ -112,32 +111,32 @@ class RatingPanel {
 
   makeTop() {
     this.label = make("strong", { class: "svc-label" });
-    this.about = make("span", { class: "svc-words" });
-    this.level = make("span", { class: "svc-level" });
+    this.about = span("svc-words");
+    this.level = span("svc-level");
     this.bar = make("span", { class: "svc-progress", role: "progressbar", "aria-label": "Rated" }, this.level);
-    this.count = make("span", { class: "svc-count" });
+    this.count = span("svc-count");
     this.undo = iconButton("undo", () => this.send("undo"), "Undo the last rating (u)");
     this.undo.setAttribute("aria-keyshortcuts", "u");
-    this.top = make("div", { class: "svc-top" }, this.label, this.about, this.bar, this.count, this.undo);
+    this.top = div("svc-top", this.label, this.about, this.bar, this.count, this.undo);
   }
 
   makeControls() {
-    this.scale = make("div", { class: "svc-scale", role: "group", "aria-label": "Rating" });
+    this.scale = group("svc-scale", "Rating");
     const skip = keyButton("s", "Skip", () => this.sendOnCard("skip"));
     this.note = new NoteField(
       this,
       (text) => this.sendOnCard("note", { text }),
       (isEnter) => this.endNote(isEnter),
     );
-    this.others = make("div", { class: "svc-others" }, skip);
+    this.others = div("svc-others", skip);
     this.buttons = [skip];
     this.keys = make("span");
     this.hint = make("span");
-    const away = make("span", { class: "svc-no-focus" }, "Click the reply, and these keys work: ");
-    const words = make("span", {}, away, make("span", { class: "svc-focused" }, "Keys: "), this.keys);
-    const line = make("div", { class: "svc-keys svc-words" }, words, this.hint);
-    const row = make("div", { class: "svc-row" }, this.scale, this.others);
-    this.controls = make("div", { class: "svc-controls" }, row, this.note.element, line);
+    const away = span("svc-no-focus", "Click the reply, and these keys work: ");
+    const words = make("span", {}, away, span("svc-focused", "Keys: "), this.keys);
+    const line = div("svc-keys svc-words", words, this.hint);
+    const row = div("svc-row", this.scale, this.others);
+    this.controls = div("svc-controls", row, this.note.element, line);
   }
 
   /* -- input -- */
@@ -217,7 +216,7 @@ class RatingPanel {
     this.drawButtons();
     this.drawNotices(view);
     this.summary.hidden = Boolean(view.card);
-    if (isNew(this.seen, "summary", view.summary)) setBlocks(this.summary, view.summary ?? "");
+    if (isNew(this, "summary", view.summary)) setBlocks(this.summary, view.summary ?? "");
     if (hadFocus) this.keepFocus(isOther, wasTyping);
     if (hadFocus && isOther) this.keepInSight();
     this.placed();
@@ -252,7 +251,7 @@ class RatingPanel {
   }
 
   drawScale({ scale = [], card, has_notes: hasNotes }) {
-    if (isNew(this.seen, "scale", scale)) {
+    if (isNew(this, "scale", scale)) {
       const buttons = scale.map(({ key, label }, at) => keyButton(key, label, () => this.rate(at)));
       this.scale.replaceChildren(...buttons);
       this.buttons.splice(1, 1, keyButton(this.noteKey, "Note", () => this.note.open()));
@@ -279,13 +278,13 @@ class RatingPanel {
 
   drawNotices({ notice = "", is_problem: isProblem }) {
     const { isDead, problems } = this.connection;
-    if (!isNew(this.seen, "notices", [isDead, notice, isProblem, problems])) return;
+    if (!isNew(this, "notices", [isDead, notice, isProblem, problems])) return;
     const kind = isProblem ? "svc-notice svc-failed" : "svc-notice";
     const dismiss = iconButton("close", () => this.send("dismiss"));
-    const lines = [notice && make("div", { class: kind }, make("span", {}, notice), dismiss)];
+    const lines = [notice && div(kind, make("span", {}, notice), dismiss)];
     const others = problems.filter((text) => text !== notice);
     if (isDead) others.push(RESTARTED);
-    lines.push(...others.map((text) => make("div", { class: "svc-notice svc-failed" }, make("span", {}, text))));
+    lines.push(...others.map((text) => div("svc-notice svc-failed", make("span", {}, text))));
     this.notices.replaceChildren(...lines.filter(Boolean));
   }
 
