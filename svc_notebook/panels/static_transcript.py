@@ -29,9 +29,12 @@ NO_WIDGET = (
 )
 
 # An exported page has no kernel. VS Code draws no widget that is out of sight when its
-# cell runs; nothing else needs these words.
+# cell runs; nothing else needs these words. A page that is reloaded may have a kernel,
+# and its panel then takes a while to come.
 _GO_ON_STYLE = (
-    "<style>body.jp-Notebook .svc-go-on,#notebook-container .svc-go-on,"
+    "<style>.svc-go-on{animation:3s step-end svc-late}"
+    "@keyframes svc-late{0%{visibility:hidden}}"
+    "body.jp-Notebook .svc-go-on,#notebook-container .svc-go-on,"
     "body:not([data-vscode-theme-kind]) .svc-in-sight{display:none}</style>"
 )
 _IN_SIGHT = "<span class=svc-in-sight> while it is in sight</span>"
@@ -210,7 +213,8 @@ class StaticTranscript:
         )  # else it goes on with the last one
         bundle = transcript(part.title if has_title else "", part.entries)
         plain = bundle["text/plain"].lstrip("\n")
-        html = bundle["text/html"]
+        # A saved page may not have heard of turns: a reload shows it for a moment.
+        html = bundle["text/html"] if part.entries else ""
         if self._is_folded:
             title = f"<summary>Transcript: {escape(name)}</summary>"
             # by its name, the panel finds the title: see `skipTranscript` in panel.js

@@ -146,6 +146,20 @@ def test_the_static_transcript_has_one_heading() -> None:
     assert not any("unit" in each["text/html"] for each in later)
 
 
+def test_the_static_transcript_does_not_say_that_there_are_no_turns() -> None:
+    """A page that is reloaded shows it while the panel, which may have turns, loads."""
+    shown: dict[str, Bundle] = {}
+
+    def publish(bundle: Bundle, name: str | None) -> None:
+        shown[str(name)] = bundle
+
+    static = StaticTranscript(Output(publish=publish, update=publish))
+    static.show(History(name="unit"), {})
+    (html,) = [each["text/html"] for each in shown.values() if each]
+    assert "no turns" not in html
+    assert "to go on chatting" in html
+
+
 def marked(shown: dict[str, str], mark: str) -> list[int]:
     """Return the numbers of the turns whose answer has a mark."""
     turns = re.split(r"^(\d+) · You$", "\n".join(shown.values()), flags=re.MULTILINE)
