@@ -42,6 +42,9 @@ _FACTOR = re.compile(r"[\\^_a-zA-Z]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)(?![a-zA-Z])")
 # In TeX, what follows a bare percent sign is a comment, and is not shown.
 _PERCENT = re.compile(r"(?<=\d)%")
+# It stays on the line of a formula: browsers may break the line between them.
+_PUNCTUATION = re.compile(r"[-.,:;!?%)\]}'\"\u2019\u201d\u2026\u3001\u3002\uff0c]{1,3}")
+_UNBROKEN = "style=white-space:nowrap"
 # Macros that make links, classes or ids, or that define other macros. Hosts should
 # filter them, but replies do not need them, so they are not rendered at all.
 _REFUSED = re.compile(
@@ -291,11 +294,27 @@ def _code(code: str, language: str, *, is_coloured: bool = True) -> str:
     return f"{_PRE.format(mark=mark)}{without_blank_lines(spans)}{_PRE_END}"
 
 
+def _is_display(formula: str) -> bool:
+    return formula.startswith(("$$", "\\["))
+
+
+def _punctuation_behind_math(tokens: Sequence[Token], idx: int) -> str:
+    """Return the first punctuation of a text that follows a formula within its line."""
+    if not 0 < idx < len(tokens) or tokens[idx].type != "text":
+        return ""
+    before = tokens[idx - 1]
+    if before.type != "math" or _is_display(before.content):
+        return ""
+    match = _PUNCTUATION.match(tokens[idx].content)
+    return match[0] if match else ""
+
+
 class _SafeRenderer(RendererHTML):
     """HTML from tokens; every rule that writes a reply's text is defined here."""
 
     def text(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        return to_text(tokens[idx].content)
+        content = tokens[idx].content
+        return to_text(content[len(_punctuation_behind_math(tokens, idx)) :])
 
     def paragraph_open(
         self,
@@ -313,8 +332,10 @@ class _SafeRenderer(RendererHTML):
     def math(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         content = _PERCENT.sub(r"\\%", tokens[idx].content)
         html = escape(visible(content), quote=False)
-        is_display = content.startswith(("$$", "\\["))
-        return f"<span {_DISPLAY}>{html}</span>" if is_display else html
+        if _is_display(content):
+            return f"<span {_DISPLAY}>{html}</span>"
+        end = to_text(_punctuation_behind_math(tokens, idx + 1))
+        return f"<span {_UNBROKEN}>{html}{end}</span>" if end else html
 
     def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]

@@ -443,6 +443,8 @@ def test_a_wide_formula_scrolls_and_the_transcript_does_not(
 
         assert log.evaluate("(log) => log.scrollWidth <= log.clientWidth + 1")
         assert n_scrolling == 4
+        # the arrows go to it
+        assert log.locator("p:has(strong)").get_attribute("tabindex") == "-1"
 
 
 def test_a_formula_is_drawn_whole(browser: Browser, lab: Server) -> None:

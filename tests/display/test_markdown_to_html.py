@@ -271,6 +271,18 @@ def test_a_range_of_prices_is_text(low: Decimal, high: Decimal) -> None:
         assert html.count("<span>$</span>") == 2
 
 
+def test_punctuation_stays_on_the_line_of_a_formula() -> None:
+    """A full stop alone would begin the next line; display math has its own line."""
+    html = to_html(
+        "From $a<b$, ($x$), and a $t$-test of $n$ it is \\(y\\). $$z$$. **$b$**."
+    )
+
+    unbroken = re.findall(r"<span style=white-space:nowrap>(.*?)</span>", html)
+    assert unbroken == ["$a&lt;b$,", "$x$),", "$t$-", "\\(y\\)."]
+    text = "From $a<b$, ($x$), and a $t$-test of $n$ it is \\(y\\). $$z$$. $b$."
+    assert _inspected(html).text.strip() == text
+
+
 def test_a_percent_sign_within_math_is_shown() -> None:
     """TeX would take the bare sign, and what follows it, as a comment."""
     assert r"$50\%$" in to_html("$50%$")

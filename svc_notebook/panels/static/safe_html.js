@@ -62,6 +62,7 @@ function copyAttributes(node, copy) {
   const side = /text-align:\s*(left|right|center)/.exec(style);
   if (side) classes.push(`svc-${side[1]}`);
   if (/list-style:\s*none/.test(style)) classes.push("svc-unmarked");
+  if (/white-space:\s*nowrap/.test(style)) classes.push("svc-unbroken");
   if (/margin-bottom:\s*-1em/.test(style)) classes.push("svc-joined");
   if (classes.length) copy.className = classes.join(" ");
   const href = node.getAttribute("href") ?? "";

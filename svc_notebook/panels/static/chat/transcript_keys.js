@@ -5,7 +5,7 @@
 const ARROW_WORDS = "↑ ↓ turns, ← → buttons, End, Esc";
 const UP_DOWN = { ArrowUp: -1, ArrowDown: 1 };
 const LEFT_RIGHT = { ArrowLeft: -1, ArrowRight: 1 };
-const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(> mjx-container)";
+const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(mjx-container)";
 const CONTROLS = `a[href], button, summary, ${SCROLLERS}`;
 const FORMS = ".svc-editing, .svc-frame, .svc-empty"; // Tab goes through these
 const PART_OF_WIDTH = 0.8; // that an arrow scrolls, since long lines are slow to pass otherwise
