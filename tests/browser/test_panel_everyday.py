@@ -133,7 +133,7 @@ def test_undo_of_a_change_of_the_conversation_is_said(page: Page) -> None:
     expect(status).to_have_text(words)
     expect(panel.said).to_have_text(words)
     panel.begin()
-    expect(status).to_have_text("Replying …")
+    expect(status).to_have_text("Replying … Esc stops it")
     panel.show(state="idle", live=None, can=["send"], turns=[])
     page.clock.run_for(10_000)
     expect(status).to_have_text("")

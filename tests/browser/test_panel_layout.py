@@ -314,6 +314,17 @@ def test_in_a_narrow_panel_the_icons_are_in_one_line(page: Page, width: int) -> 
     assert len(set(tops)) == 1
 
 
+@pytest.mark.parametrize("width", [750, 640, 560, 400])
+def test_the_words_below_the_message_cover_nothing(page: Page, width: int) -> None:
+    """Also where a reply runs while a mark is typed."""
+    page.set_viewport_size({"width": width, "height": 800})
+    panel = PanelPage(page, view())
+    panel.begin("A reply", asker="another panel")
+    panel.composer.fill("{{a_name_of_20_letters}}")
+
+    assert page.evaluate(UNTIDY) == []
+
+
 def test_the_keys_in_the_message_box_are_one_line(page: Page) -> None:
     """In a narrow panel they are shortened beside the number of models."""
     page.set_viewport_size({"width": 320, "height": 900})

@@ -16,7 +16,7 @@ def test_text_ends_a_wait(page: Page) -> None:
     expect(status).to_have_text("Waiting for the minute limit")
     panel.tell(t="delta", choice=0, html="", tail="<p>Text</p>")
 
-    expect(status).to_have_text("Replying …")
+    expect(status).to_have_text("Replying … Esc stops it")
 
 
 def test_a_reply_that_came_at_once_leaves_no_draft(page: Page) -> None:

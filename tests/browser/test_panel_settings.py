@@ -103,6 +103,7 @@ def test_the_list_of_models_comes_back(page: Page) -> None:
     panel.root.get_by_text("Settings").click()
     model = panel.root.get_by_label("model")
     model.select_option("another …")
+    assert model.evaluate("(field) => field.offsetWidth") > 150
     model.fill("half a na")
     model.press("Escape")
     expect(model).to_have_value("svc-v2-8b-instruct")

@@ -145,7 +145,7 @@ class Composer {
     const { status, live, view, hint, isDead } = this.connection;
     let text = status?.text || live?.status || (this.drafts.pending ? "Sending …" : "");
     if (view.state === "asking") text = "Waiting for your answer";
-    if (!text && live && !live.isEnded) text = live.asker ? `Replying to ${live.asker} …` : "Replying …";
+    if (!text && live && !live.isEnded) text = live.asker ? `Replying to ${live.asker} …` : "Replying … Esc stops it";
     if (!text && view.state === "waiting") text = "Waiting …";
     text = countedDown(text, status?.until_ms);
     const { brief, isIdle } = this.panel;

@@ -2,7 +2,7 @@
  * and among the links and buttons of a turn.
  */
 
-const ARROW_WORDS = "↑ ↓ turns, ← → buttons, End, Esc";
+const ARROW_WORDS = "↑ ↓ turns, ← → buttons, Page Up, End, Esc";
 const UP_DOWN = { ArrowUp: -1, ArrowDown: 1 };
 const LEFT_RIGHT = { ArrowLeft: -1, ArrowRight: 1 };
 const SCROLLERS = "pre, div:has(> table), mjx-container, p:has(mjx-container)";

@@ -352,12 +352,12 @@ class Menu {
 
   key(event) {
     const items = [...this.element.children];
-    const by = UP_DOWN[event.key];
+    const at = items.indexOf(document.activeElement);
     if (event.key === "Tab") this.close();
     if (event.key === "Escape") event.stopPropagation();
-    if (!by) return;
+    const to = { ArrowUp: at - 1, ArrowDown: at + 1, Home: 0, End: -1 }[event.key];
+    if (to == null) return;
     event.preventDefault();
-    const at = items.indexOf(document.activeElement) + by;
-    items[(at + items.length) % items.length].focus();
+    items.at(to % items.length).focus();
   }
 }
