@@ -307,6 +307,26 @@ def test_control_m_leaves_the_panel_for_its_cell(chat: Chat) -> None:
     chat.composer.fill("")
 
 
+def test_a_press_beside_the_panel_leaves_it(chat: Chat) -> None:
+    """On its cell's number, or another's: keys go to the notebook, not to the draft."""
+    n_cells = chat.notebook.cells.count()
+    for at in (OPEN, 0):
+        chat.composer.fill("A draft")
+        chat.composer.press("End")
+        cell = chat.notebook.cells.nth(at)
+        cell.locator(".jp-InputPrompt").click()
+        expect(chat.composer).not_to_be_focused()
+        expect(cell).to_contain_class("jp-mod-selected")
+        chat.page.keyboard.press("b")
+        expect(chat.notebook.cells).to_have_count(n_cells + 1)
+        for key in "dd":
+            chat.page.keyboard.press(key)
+        expect(chat.notebook.cells).to_have_count(n_cells)
+
+    expect(chat.composer).to_have_value("A draft")
+    chat.composer.fill("")
+
+
 def test_undo_in_the_panel_never_changes_a_cell(chat: Chat) -> None:
     """In the empty box and on a button it is for the conversation; in a field, for it.
 

@@ -52,14 +52,9 @@ class CompareRow {
     this.panel.send("compare", { name, value, on: this.blind.checked });
   }
 
-  /** Change the value of a column; if another column has this value, the two swap. */
   change(at, text) {
-    const values = [...this.values];
     const value = this.by.value === "temperature" && text !== "" ? Number(text) : text;
-    const other = values.indexOf(value);
-    if (other >= 0) values[other] = values[at];
-    values[at] = value;
-    this.send(this.by.value, values);
+    this.send(this.by.value, this.values.with(at, value));
   }
 
   remove(at) {
@@ -82,7 +77,11 @@ class CompareRow {
     if (isNew(this, "items", [by, options, values.length])) this.makeItems(by, options, values);
     values.forEach((value, at) => {
       const control = this.controls[at];
-      if (control !== document.activeElement || control.localName === "select") setValue(control, value);
+      if (control !== document.activeElement || control.options) setValue(control, value);
+      // a key in a list chooses at once, so that it must pass by what another column has
+      for (const option of control.options ?? []) {
+        option.disabled = option.value !== value && values.includes(option.value);
+      }
     });
     this.blind.checked = isBlind;
     for (const control of [this.by, this.blind, ...this.controls]) control.disabled = !isAlive;

@@ -65,8 +65,16 @@ class Panel {
     window.addEventListener("online", ask, { signal });
     window.addEventListener("scroll", () => this.scrolledAround(), { signal, capture: true });
     document.addEventListener("visibilitychange", ask, { signal });
+    document.addEventListener("pointerdown", (event) => this.leave(event), { signal });
     connection.join(this);
     this.draw();
+  }
+
+  /** Give the focus up for a press on a cell beside the panel: JupyterLab leaves it here. */
+  leave({ target }) {
+    const { activeElement: focused } = document;
+    const isBeside = target.closest?.(".jp-Cell") && !this.root.contains(target);
+    if (isBeside && this.root.contains(focused)) focused.blur();
   }
 
   remove() {
