@@ -12,7 +12,7 @@
   const PYTHON = "text/x-ipython"; // what IPython kernels say their cells are
   const INSERT_BELOW = "svc-notebook:insert-below"; // a command, and the event that asks for it
   const REPLACE_CELL = "svc-notebook:replace-cell";
-  const NEXT_CELL = "svc_notebook"; // the kernel's payload, and our key in a cell's metadata
+  const OURS = "svc_notebook"; // a payload of the kernel, and our key in metadata
 
   // The line below a reply that is still being written; a model's text is escaped.
   const LIVE = /<span class=svc-live>.*?<\/span>(?=<\/div>)/gs;
@@ -203,13 +203,13 @@
    */
   const settleNextCell = async (notebook, cell) => {
     const reply = await cell.outputArea?.future?.done.catch(() => {});
-    const asked = reply?.content.payload?.find(({ source }) => source === NEXT_CELL);
+    const asked = reply?.content.payload?.find(({ source }) => source === OURS);
     const first = notebook.widgets.indexOf(cell) + 1;
     if (!asked || !first || notebook.model.readOnly) return;
     const { text, is_new, said, found } = asked;
     const { sharedModel } = notebook.model;
     const sourceOf = (at) => notebook.widgets[at]?.model.sharedModel.getSource();
-    const markOf = (at) => notebook.widgets[at]?.model.getMetadata(NEXT_CELL);
+    const markOf = (at) => notebook.widgets[at]?.model.getMetadata(OURS);
     const inserted_from = cell.model.id;
     const mark = { inserted_from, digest: digestOf(text) };
 
@@ -229,11 +229,11 @@
       what = "replaced";
       const { model } = notebook.widgets[next];
       model.sharedModel.setSource(text);
-      model.setMetadata(NEXT_CELL, mark);
+      model.setMetadata(OURS, mark);
     } else if (isInserted) {
-      notebook.widgets[first].model.setMetadata(NEXT_CELL, mark);
+      notebook.widgets[first].model.setMetadata(OURS, mark);
     } else {
-      const metadata = { trusted: false, [NEXT_CELL]: mark };
+      const metadata = { trusted: false, [OURS]: mark };
       sharedModel.insertCell(first, { cell_type: "code", source: text, metadata });
     }
     if (isInserted && what !== "inserted") sharedModel.deleteCell(first);
@@ -274,6 +274,35 @@
     }
   };
 
+  /** Keep an output of a panel where the front end does not: it forgets display ids with the page.
+   *
+   * The front end comes first. What it has shown itself is here by then, and stays as it is. If
+   * another page has asked, that one has it to save. Pages that edit a notebook together would each
+   * add the same.
+   */
+  const keepOutput = ({ model }, { header, content }, { isSame, isOfOther }) => {
+    const id = content.metadata?.[OURS];
+    if (!id || !/^(update_)?display_data$/.test(header.msg_type) || model.collaborative) return;
+    const { data, metadata } = content;
+    const output = { output_type: "display_data", data, metadata };
+    const { dirty } = model;
+    const idAbove = id.replace(/\d+$/, (number) => number - 1);
+    let isKept = false;
+    let outputsAbove;
+    for (const { outputs } of model.cells) {
+      for (let at = 0; at < (outputs?.length ?? 0); at += 1) {
+        const kept = outputs.get(at);
+        const idKept = kept.metadata[OURS];
+        if (idKept === idAbove) outputsAbove = outputs;
+        if (idKept !== id) continue;
+        isKept = true;
+        if (!isSame(kept.data, data)) outputs.set(at, output);
+      }
+    }
+    if (!isKept) outputsAbove?.add(output);
+    if (isOfOther) model.dirty = dirty;
+  };
+
   /** Put a text in place of a cell's; say whether it could. */
   const replaceCell = (tracker, { source, element } = {}) => {
     const { content, index } = placeOf(tracker, element) ?? {};
@@ -305,16 +334,18 @@
   };
 
   const plugins = async () => {
-    const [codemirror, notebook, statedb, state, view] = await Promise.all(
+    const [codemirror, notebook, statedb, coreutils, state, view] = await Promise.all(
       [
         "@jupyterlab/codemirror",
         "@jupyterlab/notebook",
         "@jupyterlab/statedb",
+        "@lumino/coreutils",
         "@codemirror/state",
         "@codemirror/view",
       ].map(use),
     );
     const { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } = codemirror;
+    const isSame = coreutils.JSONExt.deepEqual;
 
     return [
       {
@@ -335,7 +366,8 @@
       },
       {
         id: "svc-notebook:cells",
-        description: "Puts code of replies into cells, never runs it, and ends replies whose kernel stops.",
+        description:
+          "Puts code of replies into cells, never runs it; keeps outputs when kernel or page change.",
         autoStart: true,
         requires: [notebook.INotebookTracker],
         activate: (app, tracker) => {
@@ -351,9 +383,15 @@
             if (success) settleNextCell(content, cell);
           });
           tracker.widgetAdded.connect((_, { content, sessionContext }) => {
+            const openedAt = Date.now();
             sessionContext.statusChanged.connect((_, status) => {
               if (STOPPING.includes(status)) endReplies(content, CUT_OFF);
               else if (status === "idle") endReplies(content, ELSEWHERE);
+            });
+            sessionContext.iopubMessage.connect(({ session }, message) => {
+              const { session: asker, date } = message.parent_header;
+              const isOfOther = asker !== session?.kernel?.clientId && Date.parse(date) > openedAt;
+              keepOutput(content, message, { isSame, isOfOther });
             });
             sessionContext.kernelChanged.connect((_, { oldValue }) => {
               if (oldValue) endReplies(content, CUT_OFF);

@@ -454,6 +454,10 @@ class PanelController:
         """Show the transcript in this cell, where another widget contains the panel."""
         self.context.static_transcript.show(self.context.conversation.history)
 
+    def repeat_static(self) -> None:
+        """Write the transcript again, for a page that has been opened since."""
+        self.context.static_transcript.outputs.repeat()
+
     def freeze(self) -> None:
         """Replace the widget by the static transcript."""
         self.context.static_transcript.freeze(self.context.conversation.history)

@@ -16,7 +16,6 @@ import traitlets
 from anywidget import AnyWidget
 
 from svc_notebook.display.escape import to_text
-from svc_notebook.display.front_end import Output
 from svc_notebook.display.html_styles import details_html
 from svc_notebook.display.markdown import reply_html
 from svc_notebook.errors import ParameterError, SvcError
@@ -25,6 +24,7 @@ from svc_notebook.session import current
 from svc_notebook.sweeps.rating import Rating, RatingCard
 
 from .browser_messages import BrowserMessage, Comm, read_message
+from .static_outputs import StaticOutputs
 from .static_transcript import NO_WIDGET, go_on_html
 from .widget import script, style, widget_view
 
@@ -92,22 +92,21 @@ class StaticSummary:
     """The ratings so far as static HTML, which a notebook shows without a kernel."""
 
     def __init__(self) -> None:
-        self.name = f"svc-rating-{uuid4().hex[:12]}"
-        self._output = Output()
+        self.outputs = StaticOutputs(f"svc-rating-{uuid4().hex[:12]}")
         self._shown: dict[str, str] = {}
         self._is_folded = False
 
     def show(self, widget: dict[str, Any], rating: Rating) -> None:
         """Show the widget in this cell, and the ratings so far."""
-        self._output.publish(widget, self.name)
+        self.outputs.show(widget)
         self._shown = self._bundle(rating)
-        self._output.publish(self._shown, f"{self.name}-0")
+        self.outputs.write(0, self._shown)
 
     def update(self, rating: Rating) -> None:
         """Replace the ratings so far, wherever the panel is shown."""
         if self._shown and (bundle := self._bundle(rating)) != self._shown:
             self._shown = bundle
-            self._output.update(bundle, f"{self.name}-0")
+            self.outputs.write(0, bundle)
 
     def fold(self, *, is_folded: bool) -> None:
         """Choose whether the ratings are folded, for hosts that cannot hide them."""
@@ -148,9 +147,12 @@ class RatingPanel(AnyWidget):
         return self.rating
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
-        """Return the state; if all of it is requested, with the whole view."""
+        """Return the state; if a page asks for all of it, as `Panel` does."""
         state = super().get_state(key, drop_defaults=drop_defaults)
-        return state if key else {**state, "view": self._draw() | self.to_page.numbers}
+        if key:
+            return state
+        self._static.outputs.repeat()
+        return {**state, "view": self._draw() | self.to_page.numbers}
 
     def show(self) -> None:
         """Send the view to the pages, and replace the static summary."""

@@ -1,6 +1,5 @@
 """The static transcript of a panel: what a saved notebook shows without a kernel."""
 
-from contextvars import Context, copy_context
 from html import escape
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -15,6 +14,8 @@ from svc_notebook.conversations.transcript import (
 from svc_notebook.display.escape import in_a_line
 from svc_notebook.display.front_end import Output, fitted_to_terminal, is_colab
 from svc_notebook.display.html_styles import quiet_html
+
+from .static_outputs import StaticOutputs
 
 PART_TURNS = 5  # of one output
 MAX_PARTS = 40  # of the newest turns: JupyterLab draws only 50 outputs of a cell
@@ -128,22 +129,18 @@ class StaticTranscript:
     """
 
     def __init__(self, output: Output | None = None) -> None:
-        self._output = output or Output()
         self.name = f"svc-panel-{uuid4().hex[:12]}"
-        self._cell: Context | None = None  # of the cell that shows the panel
+        self.outputs = StaticOutputs(self.name, output)
         self._places = _OutputPlaces()
         self._shown: dict[int, _Part] = {}  # by output
-        self._n_outputs = 0
         self._history: History | None = None  # that was written last
         self._is_frozen = self._is_folded = self._is_alone = False
 
     def show(self, history: History, widget: dict[str, Any] | None = None) -> None:
         """Show the widget in this cell, if one is given, and the transcript."""
-        self._cell, self._shown, self._n_outputs = copy_context(), {}, 0
-        self._places, self._history = _OutputPlaces(), None
+        self._shown, self._places, self._history = {}, _OutputPlaces(), None
         self._is_alone = widget is not None
-        if widget is not None:
-            self._output.publish(widget, self.name)
+        self.outputs.show(widget)
         self.update(history)
 
     def show_alone(self, history: History, *, is_terminal: bool = False) -> None:
@@ -157,7 +154,7 @@ class StaticTranscript:
                 f"{in_a_line(name)}` or svc.conversation({name!r}).ask(...))"
             )
             bundle = {"text/plain": f"{text}\n\n{fitted_to_terminal(note)}"}
-        self._output.publish(bundle, None)
+        self.outputs.show_alone(bundle)
 
     def fold(self, history: History, *, is_folded: bool) -> None:
         """Fold the transcript, for a host that cannot hide it."""
@@ -167,45 +164,37 @@ class StaticTranscript:
 
     def update(self, history: History) -> None:
         """Replace the changed parts of the transcript, wherever the panel is shown."""
-        if self._cell is None:
+        if not self.outputs.is_shown:
             return
         if self._is_frozen:
-            self._output.update(to_transcript(history), self.name)
+            self.outputs.replace_widget(to_transcript(history))
             return
         if history == self._history:
             return
         self._history = history
         new_parts = self._places.place(history)
-        for at in range(max(self._n_outputs, *new_parts, 0) + 1):
+        for at in range(max(len(self.outputs), *new_parts, 0) + 1):
             part = new_parts.get(at)
             if part == self._shown.get(at):
                 continue
             if part is None:
-                self._output.update(_NOTHING, f"{self.name}-{at}")
+                self.outputs.write(at, _NOTHING)
                 del self._shown[at]
             else:
-                self._write_output(at, self._bundle(history.name, part))
+                self.outputs.write(at, self._bundle(history.name, part))
                 self._shown[at] = part
 
     def freeze(self, history: History) -> None:
         """Replace the widget by the transcript."""
         if self._is_frozen:
             return
-        if self._cell is None:
+        if not self.outputs.is_shown:
             self.show_alone(history)
             return
         self._is_frozen = True
         self.update(history)
-        for at in range(self._n_outputs):
-            self._output.update(_NOTHING, f"{self.name}-{at}")
-
-    def _write_output(self, at: int, bundle: dict[str, str]) -> None:
-        name = f"{self.name}-{at}"
-        if at < self._n_outputs:
-            self._output.update(bundle, name)
-        elif self._cell is not None:  # a new output belongs to the panel's cell
-            self._n_outputs += 1
-            self._cell.copy().run(self._output.publish, bundle, name)
+        for at in range(len(self.outputs)):
+            self.outputs.write(at, _NOTHING)
 
     def _bundle(self, name: str, part: _Part) -> dict[str, str]:
         has_title = (

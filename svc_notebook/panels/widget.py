@@ -90,9 +90,15 @@ class Panel(AnyWidget):
         return self.conversation
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - ipywidgets'
-        """Return the state; if all of it is requested, with the whole view."""
+        """Return the state; if a page asks for all of it, with the whole view.
+
+        It has missed what was written to the transcript while it was not there.
+        """
         state = super().get_state(key, drop_defaults=drop_defaults)
-        return state if key else {**state, "view": self._controller.view.whole()}
+        if key:
+            return state
+        self._controller.repeat_static()
+        return {**state, "view": self._controller.view.whole()}
 
     def hear(self, content: object) -> None:
         """Carry out a message from the browser."""

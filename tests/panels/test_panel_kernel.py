@@ -187,6 +187,25 @@ def test_the_transcript_beside_the_panel_is_updated(kernel: Kernel) -> None:
     assert update["data"]["text/html"].startswith('<div class="svc-static">')
 
 
+def test_a_page_that_asks_for_all_gets_the_transcript_again(kernel: Kernel) -> None:
+    """Only a page that knows its outputs by what was saved: no page has such ids."""
+    page = Page(kernel)
+    shown = [content for kind, content in page.opening if kind == "display_data"]
+    names = [each["transient"]["display_id"] for each in shown]
+    marks = [each["metadata"]["svc_notebook"] for each in shown]
+    assert marks == names
+    later = kernel.begin("p.conversation.ask('Tell')")
+    assert kernel.reply(later) == "ok"
+
+    ran = kernel.run("state = p.get_state()")
+
+    [again] = ran.all("update_display_data")
+    assert "Tell" in again["data"]["text/html"]
+    assert again["metadata"] == shown[1]["metadata"]
+    assert again["transient"]["display_id"] not in names
+    assert kernel.run("state = p.get_state('view')").all("update_display_data") == []
+
+
 def test_the_transcript_follows_a_new_name(kernel: Kernel) -> None:
     """It begins with the conversation's name, which may be hostile."""
     page = Page(kernel)

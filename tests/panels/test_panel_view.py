@@ -114,6 +114,35 @@ def test_the_static_transcript_marks_turns_as_the_conversation_does(
     assert len(written) == 2
 
 
+def test_the_static_transcript_is_repeated_as_it_is_now() -> None:
+    """For a page that was opened meanwhile; what is empty now, too, and in order."""
+    written: list[tuple[str, str]] = []
+
+    def publish(bundle: Bundle, name: str | None) -> None:
+        written.append((str(name), bundle["text/plain"]))
+
+    static = StaticTranscript(Output(publish=publish, update=publish))
+    static.outputs.repeat()
+    assert written == []
+    turns = tuple(answered(f"turn-{n}", f"Question {n}.", "Yes.") for n in range(12))
+    static.show(History(name="unit", turns=turns))
+    static.update(History(name="unit", turns=turns[:7]))
+    known = {name for name, _ in written}
+    written.clear()
+
+    static.outputs.repeat()
+    first, second, third = (text for _, text in written)
+    assert "Question 4." in first
+    assert "Question 6." in second
+    assert third == ""
+    assert known.isdisjoint(name for name, _ in written)
+
+    static.freeze(History(name="unit", turns=turns[:7]))
+    written.clear()
+    static.outputs.repeat()
+    assert [text for _, text in written] == ["", "", ""]
+
+
 def test_the_static_transcript_has_one_heading() -> None:
     """Later outputs go on with it, unless each is folded by itself."""
     shown: dict[str, Bundle] = {}
