@@ -61,7 +61,8 @@ class Version:
     unsent_calls: tuple[ToolCall, ...] = ()  # the last ones, if results are missing
     limit: str = ""  # the limit that cut the reply, as a text
     footer: str = ""  # model, finish reason, tokens and seconds
-    settings: str = ""  # the parameters that its request set, such as "top_p 0.9"
+    # the parameters that its request set, such as "top_p 0.9"; None: not known
+    settings: str | None = ""
     system: str | None = None  # the system message that was sent; None: not known
     charge: Charge = NO_CHARGE  # of all its rounds and parts
     first_text_s: float | None = None  # seconds until its first text
@@ -244,7 +245,8 @@ class Turn:
         if not footer:
             return ""
         parts = [footer]
-        if len({other.settings for other in self.versions}) > 1:
+        is_same = len({other.settings for other in self.versions}) == 1
+        if not is_same and version.settings is not None:
             parts.append(version.settings or "default parameters")
         if self.differing_system is not None:
             parts.append(self._system_words(self.differing_system))

@@ -421,6 +421,7 @@ def _add_continuation(
     turn = _find_turn(history, turn_id)
     ids = [version.exchange_id for version in turn.versions] if turn else []
     if turn is None or origin.continues not in ids:
+        version = replace(version, settings=None)  # its first part had others
         return history.with_answer(turn_id, _noted_as_continued(version))
     at = ids.index(origin.continues)
     old = turn.versions[at]
@@ -432,7 +433,8 @@ def _add_continuation(
         reasonings=old.reasonings,
         tool_runs=old.tool_runs,
         session_id=old.session_id,
-        system=old.system,  # the first part was built on it
+        settings=old.settings,  # those of the first part, which was asked
+        system=old.system,  # and built on this one
         context=old.context,
         asked_at=old.asked_at,
         ended_at=old.ended_at,

@@ -100,12 +100,15 @@ def other_model(model: str, answered: str | None) -> str:
     return f"answered by {shorten(answered, _MODEL_CHARS)}"
 
 
+PROBABLY_CUT = "probably cut"
+
+
 def cut_mark(exchange: Exchange) -> str:
     """Return `cut` or `probably cut` if a choice was cut, else ""."""
     if any(choice.finish_reason in CUT_REASONS for choice in exchange.choices):
         return "cut"
     is_probable = any(is_at_limit(exchange, choice) for choice in exchange.choices)
-    return "probably cut" if is_probable else ""
+    return PROBABLY_CUT if is_probable else ""
 
 
 def marks(exchange: Exchange) -> tuple[str, ...]:

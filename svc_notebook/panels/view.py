@@ -21,7 +21,7 @@ from svc_notebook.conversations.long_prompt import whole_label
 from svc_notebook.conversations.picks import to_columns
 from svc_notebook.conversations.turn_request import fit
 from svc_notebook.display.markdown import reply_html
-from svc_notebook.display.reply_footer import titled_reasonings
+from svc_notebook.display.reply_footer import PROBABLY_CUT, titled_reasonings
 from svc_notebook.display.tool_runs import NOT_ANSWERED, shortened_html
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.catalogue import BUDGET_TOKENS, ModelInfo
@@ -278,9 +278,11 @@ def _version_label(turn: Turn) -> str:
 
 
 def _end_label(version: Version) -> str:
-    if version.is_cut:
-        return f"Cut at {version.limit}" if version.limit else "Cut"
-    return "Interrupted"
+    if not version.is_cut:
+        return "Interrupted"
+    # the page shows no badge that this begins with
+    word = "Probably cut" if PROBABLY_CUT in version.marks else "Cut"
+    return f"{word} at {version.limit}" if version.limit else word
 
 
 def _draw_calls(version: Version) -> list[dict[str, Any]]:

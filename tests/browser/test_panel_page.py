@@ -280,10 +280,12 @@ def test_turns_are_steered(page: Page) -> None:
     assert [each["version"] for each in panel.sent[:2]] == [1, 5]
 
 
-@pytest.mark.parametrize("ended", ["Interrupted", "Cut at max_tokens 20"])
+@pytest.mark.parametrize(
+    "ended", ["Interrupted", "Cut at max_tokens 20", "Probably cut at max_tokens 20"]
+)
 def test_how_a_reply_ended_is_said_once(page: Page, ended: str) -> None:
     """Beside the button that continues it; else as a badge."""
-    word = ended.partition(" ")[0].lower()
+    word = ended.partition(" at ")[0].lower()
     can = {"can": ["continue"], "ended": ended}
     panel = PanelPage(page, view([turn(1, badges=[word], **can)]))
     badge = panel.turns.first.locator(".svc-badge")

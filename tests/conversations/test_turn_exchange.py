@@ -135,6 +135,18 @@ def test_a_continuation_of_what_is_gone_is_a_version_of_its_own() -> None:
     assert turn.messages == (user("ask"), assistant("one two"))
 
 
+def test_the_settings_of_what_is_gone_are_not_guessed() -> None:
+    """The first part was asked with them; the footer says nothing of them."""
+    cut = exchange("a", (user("ask"),), said("one", "length"))
+    more = continued(history_of(cut), said(" two"))
+    again = exchange("b", (user("ask"),), said("three"))
+    again.request.params["temperature"] = 1.5
+    history = history_of(more, again)
+
+    assert history.turn(1).footer.endswith(" · temperature 1.5")
+    assert history.with_chosen(1, 1).turn(1).footer.endswith(" · continued")
+
+
 def turn(name: str, n_chars: int = 30, *, is_pinned: bool = False) -> Turn:
     """Return an answered turn of about so many characters."""
     return Turn(

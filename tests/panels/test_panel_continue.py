@@ -15,6 +15,7 @@ CUT_LINES = {"when": {"contains": "Walk"}, "text": LINES, "finish_reason": "leng
 REPEATED = {
     "when": {"contains": "Go on"},
     "text": ["Then ", "we ", "rest", " in ", "the shade."],
+    "finish_reason": "stop",
 }
 
 
@@ -58,6 +59,35 @@ def test_a_cut_reply_says_which_limit_cut_it(
     page = open_page(max_tokens=max_tokens)
 
     assert words in page.ask("Walk")["ended"]
+
+
+def test_a_continued_version_has_the_settings_it_was_asked_with(
+    open_page: OpenPage,
+) -> None:
+    """Not those of its last part, in the panel, the history and the export."""
+    page = open_page()
+    page.say("set", name="max_tokens", value=45)
+    turn = page.ask("Walk")
+    page.say("set", name="max_tokens", value="fit")
+    page.do("continue", turn=turn["id"])
+    page.do("regenerate", turn=turn["id"])
+    page.say("choose", turn=turn["id"], version=1)
+    [shown] = page.view["turns"]
+
+    assert shown["footer"].endswith(" · continued · max_tokens 45")
+    assert " · continued · max_tokens 45" in page.panel.conversation.to_markdown()
+
+
+def test_a_reply_that_is_probably_cut_again_says_so_once(open_page: OpenPage) -> None:
+    """Its rest has as many tokens as allowed and ended with `stop`."""
+    page = open_page()
+    turn = page.ask("Walk")
+    page.say("set", name="max_tokens", value=5)
+    [shown] = page.do("continue", turn=turn["id"])["turns"]
+
+    assert "probably cut" in shown["badges"]
+    # the page shows no badge that this begins with
+    assert shown["ended"] == "Probably cut at 5 tokens (max_tokens)"
 
 
 OFFER = "asks for the rest"
