@@ -128,18 +128,21 @@ def to_entries(
 
 
 def system_notes(history: History) -> dict[str, str]:
-    """Return notes on system messages other than the history's, by turn_id."""
-    notes, first = dict[str, str](), dict[str, int]()
+    """Return notes on system messages other than the one above, by turn_id.
+
+    The history's own is at the top.
+    """
+    above = history.system or ""
+    notes, places = dict[str, str](), {above: "at the top"}
     for number, turn in enumerate(history.turns, start=1):
         system = turn.version.system
-        if system is None or system == (history.system or ""):
+        if system is None or system == above:
             continue
-        words = f"system prompt: {system}" if system else "no system prompt"
-        if system in first:
-            words = f"system prompt: as in turn {first[system]}"
-        elif system:
-            first[system] = number
-        notes[turn.turn_id] = words
+        place = places.setdefault(system, f"in turn {number}")
+        is_new = place == f"in turn {number}"
+        words = f"system prompt: {system if is_new else f'as {place}'}"
+        notes[turn.turn_id] = words if system else "no system prompt"
+        above = system
     return notes
 
 

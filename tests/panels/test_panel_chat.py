@@ -10,7 +10,7 @@ from IPython.utils.capture import capture_output
 
 import svc_notebook as svc
 from svc_notebook.conversations.continuation import GO_ON
-from svc_notebook.conversations.transcript import to_transcript
+from svc_notebook.conversations.transcript import to_entries
 from svc_notebook.emulator.emulator import Emulator
 from tests.panels.conftest import OpenPage, Page
 
@@ -583,7 +583,7 @@ def test_system_prompts_that_differ_late_are_told_apart(open_page: OpenPage) -> 
 
 
 def test_exports_say_which_system_prompt_an_answer_had(open_page: OpenPage) -> None:
-    """Where it is not that of the conversation; the transcripts say the same."""
+    """Where it is not that of the turn above; the transcripts say the same."""
     page = open_page()
     page.say("set", name="system", value="Be kind")
     page.ask("Name a tea")
@@ -605,11 +605,36 @@ def test_exports_say_which_system_prompt_an_answer_had(open_page: OpenPage) -> N
     assert (
         "## system\n\n> Third\n\n## 1 · You\n\n    system prompt: Be kind\n\n" in text
     )
-    assert "## 2 · You\n\n    system prompt: as in turn 1\n\n" in text
+    assert "## 2 · You\n\n> And a cup\n\n" in text
     assert "## 3 · You\n\n    system prompt: Second\n\n" in text
     assert versions == [["Be kind"], ["Be kind", "Second"], ["Second"]]
-    assert copy.to_markdown().count("system prompt: ") == 3
-    assert "system prompt: as in turn 1" in to_transcript(plan.history)["text/plain"]
+    assert copy.to_markdown().count("system prompt: ") == 2
+
+
+def test_transcripts_say_where_the_system_prompt_changes(open_page: OpenPage) -> None:
+    """Once for all turns that follow, back to one above or to that of the top."""
+    page = open_page()
+    for system in ("Be kind", "", "Be kind", "Be brief", "Be brief", "Be kind", "Top"):
+        page.say("set", name="system", value=system)
+        page.ask("Name a tea")
+    page.ask("And a cup")
+    page.say("set", name="system", value="Be brief")
+    page.ask("And a pot")
+    page.say("set", name="system", value="Top")
+    entries = to_entries(page.panel.conversation.history)
+    notes = [entry.notes for entry in entries if entry.heading.endswith(" · You")]
+
+    assert notes == [
+        ("system prompt: Be kind",),
+        ("no system prompt",),
+        ("system prompt: as in turn 1",),
+        ("system prompt: Be brief",),
+        (),
+        ("system prompt: as in turn 1",),
+        ("system prompt: as at the top",),
+        (),
+        ("system prompt: as in turn 4",),
+    ]
 
 
 def steep(minutes: int) -> str:
