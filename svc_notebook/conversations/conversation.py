@@ -383,11 +383,11 @@ class Conversation:
         others are those it was compared with in a panel, else all versions that answer
         the same prompt.
         """
-        self._edit(lambda history: with_preferred(history, turn, version))
+        self._edit(lambda history: with_preferred(history, turn, version), turn)
 
     def choose(self, turn: int | str, version: int) -> None:
         """Choose the version of a turn, from 1, that later requests send."""
-        self._edit(lambda history: history.with_chosen(turn, version))
+        self._edit(lambda history: history.with_chosen(turn, version), turn)
 
     def pick(self, turn: int | str, choice: int) -> None:
         """Pick the choice of a turn's answer, from 1, and score it as `prefer` does."""
@@ -753,15 +753,30 @@ class Conversation:
         """Return all turns, with every version and choice, as JSON text."""
         return to_json(self.history)
 
-    def _edit(self, change: Callable[[History], History]) -> None:
+    def _edit(
+        self, change: Callable[[History], History], turn: int | str | None = None
+    ) -> None:
+        """Apply a user's change; a version of `turn` may be missing."""
         try:
             self._with_marks(lambda: self._shared.change(change))
         except ParameterError as error:
-            older = self.older() if error.param == "turn" else None
-            if older and (n := older.n_missing(self.history)):
-                note = older_note(self.name, n)
+            note = ""
+            if error.param == "turn" and (older := self.older()):
+                note = older_note(self.name, older.n_missing(self.history))
+            elif error.param == "version" and turn is not None:
+                with suppress(SvcError):
+                    note = self._older_versions_note(turn)
+            if note:
                 error.remedy = f"{note[0].upper()}{note[1:]}."
             raise
+
+    def _older_versions_note(self, turn: int | str) -> str:
+        """Return a note on versions of a turn that `restore` brings back."""
+        here = self.history.turn(turn)
+        restored = merge(self.history, self.newest_of(self.saved()).history)
+        n = len(restored.turn(here.turn_id).versions) - len(here.versions)
+        number = self.history.index_of(turn) + 1
+        return older_note(self.name, n, kind="version", owner=f"turn {number}")
 
     def _with_marks(self, act: Callable[[], _Result]) -> _Result:
         """Apply a user's change; write its marks and picks to the ledger."""

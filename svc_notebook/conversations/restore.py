@@ -103,9 +103,9 @@ class SavedTurns:
         return f"<SavedTurns {self}>"
 
 
-def n_turns(n: int, adjective: str = "") -> str:
+def n_turns(n: int) -> str:
     """Return a number of turns as a text, such as "2 turns"."""
-    return f"{n} {adjective}turn{'s'[: n != 1]}"
+    return f"{n} turn{'s'[: n != 1]}"
 
 
 def lost_marks(before: History, merged: History) -> dict[str, list[Turn]]:
@@ -153,13 +153,17 @@ def read_saved(
     return {key: saved for key, saved in series.items() if saved}
 
 
-def older_note(name: str, n: int) -> str:
-    """Return a note on how many turns a restore brings back; "" if it has none."""
+def older_note(name: str, n: int, *, kind: str = "turn", owner: str = "") -> str:
+    """Return a note on how many turns a restore brings back; "" if it has none.
+
+    Or how many of another kind, such as versions, if their owner is no conversation.
+    """
     if not n:
         return ""
     return (
-        f"the ledger has {n_turns(n, 'older ')} of {name}, not sent here; "
-        f"`%svc restore {in_a_line(name)}` brings {'it' if n == 1 else 'them'} back"
+        f"the ledger has {n} older {kind}{'s'[: n != 1]} of {owner or name}, not sent "
+        f"here; `%svc restore {in_a_line(name)}` brings {'it' if n == 1 else 'them'} "
+        "back"
     )
 
 

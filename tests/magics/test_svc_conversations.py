@@ -443,6 +443,33 @@ def test_after_run_all_restore_merges_what_was_asked_before(
     assert "unit has these turns already (4 turns); nothing was restored." in again
 
 
+def test_a_version_of_an_earlier_run_is_named_with_how_to_restore_it(
+    named_cells: Named, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a missing turn is; nothing is said of it where the ledger has no more."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    missing = "Turn 1 of 'unit' has 1 version and no version 2; `%svc history unit`"
+    with isolated():
+        named_cells("a", "%%svc -c unit\nWhat is a set?")
+        named_cells("a", "%%svc -c unit\nWhat is a set?")
+        none = named_cells("v", "%svc version unit 1 9")
+    with isolated():
+        named_cells("a", "%%svc -c unit\nWhat is a set?")
+        named_cells("b", "%%svc -c unit\nAnd a bag?")
+        shown = named_cells("v", "%svc version unit 1 2")
+        of_other_turn = named_cells("v", "%svc version unit 2 2")
+        named_cells("r", "%svc restore unit")
+        chosen = named_cells("v", "%svc version unit 1 2")
+
+    assert missing in shown
+    assert (
+        "The ledger has 2 older versions of turn 1, not sent here; `%svc restore unit` "
+        "brings them back."
+    ) in " ".join(shown.split())
+    assert not [said for said in (none, of_other_turn) if "%svc restore" in said]
+    assert "Version 2 of 3" in chosen
+
+
 def test_restore_after_run_all_says_what_is_pinned_and_hidden_again(
     named_cells: Named, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
