@@ -54,6 +54,7 @@ from .restore import (
     SavedTurns,
     changed_marks,
     joined,
+    last_in_panel,
     mark_id,
     n_turns,
     older_note,
@@ -614,6 +615,21 @@ class Conversation:
                 self._older = (self._read[0], state), older
             return self._older[1]
         return None
+
+    def last_in_panel(self) -> tuple[CompletionRequest | None, bool]:
+        """Return what a panel asked last, and whether that was in an earlier run.
+
+        It is a request for one of the turns here, or of earlier runs of them.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        saved, state = self.saved(), self._shared.state
+        here = [turns for turns in saved if turns.series in state.all_series]
+        runs = related(state.history, state.all_series, saved)
+        if (last := last_in_panel((*here, *runs))) is None:
+            return None, False
+        return last.request, series_of(last.origin.turn_id) != state.series
 
     def _elsewhere(
         self, *, is_read: bool = False

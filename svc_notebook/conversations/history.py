@@ -249,7 +249,8 @@ class Turn:
         if not is_same and version.settings is not None:
             parts.append(version.settings or "default parameters")
         if self.differing_system is not None:
-            parts.append(self._system_words(self.differing_system))
+            others = (version.system for version in self.versions)
+            parts.append(system_words(self.differing_system, others))
         return " · ".join(parts)
 
     @property
@@ -257,25 +258,6 @@ class Turn:
         """The chosen version's system message; None if all have the same."""
         is_same = len({version.system for version in self.versions}) == 1
         return None if is_same else self.version.system
-
-    def _system_words(self, system: str) -> str:
-        """Return the first words of a system message, or those that are its own."""
-        text, *others = (
-            " ".join((one or "").split())
-            for one in (system, *(version.system for version in self.versions))
-        )
-        if not text:
-            return "no system prompt"
-        differ_at = (_first_difference(text, other) for other in {*others} - {text})
-        start = max(differ_at, default=0)
-        is_in_sight = len(text) <= _SYSTEM_CHARS or start < _SYSTEM_CHARS // 2
-        start = 0 if is_in_sight else max(0, start - _CHARS_BEFORE)
-        if start:
-            start = text.find(" ", start, start + _CHARS_BEFORE) + 1 or start
-        while unicodedata.category(text[start]) == "Mn":  # a mark belongs to a letter
-            start -= 1
-        words = shorten(text[start:], _SYSTEM_CHARS)
-        return f"system prompt “{'...' * bool(start)}{words}”"
 
     @property
     def marks(self) -> list[str]:
@@ -578,6 +560,23 @@ class _TurnsAbove:
 def _is_shown(turn: Turn) -> bool:
     """Return whether later requests send a turn, if it fits."""
     return not (turn.is_hidden or turn.version.is_empty)
+
+
+def system_words(system: str, others: Iterable[str | None]) -> str:
+    """Return the first words of a system message, or those that others do not have."""
+    text, *rest = (" ".join((one or "").split()) for one in (system, *others))
+    if not text:
+        return "no system prompt"
+    differ_at = (_first_difference(text, other) for other in {*rest} - {text})
+    start = max(differ_at, default=0)
+    is_in_sight = len(text) <= _SYSTEM_CHARS or start < _SYSTEM_CHARS // 2
+    start = 0 if is_in_sight else max(0, start - _CHARS_BEFORE)
+    if start:
+        start = text.find(" ", start, start + _CHARS_BEFORE) + 1 or start
+    while unicodedata.category(text[start]) == "Mn":  # a mark belongs to a letter
+        start -= 1
+    words = shorten(text[start:], _SYSTEM_CHARS)
+    return f"system prompt “{'...' * bool(start)}{words}”"
 
 
 def _first_difference(text: str, other: str) -> int:

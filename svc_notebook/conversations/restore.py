@@ -20,7 +20,7 @@ from svc_notebook.ledger.exchange_rows import TurnMarks
 from svc_notebook.ledger.ledger import Ledger
 from svc_notebook.ledger.tool_calls import ToolRow
 from svc_notebook.service.params import shorten
-from svc_notebook.service.request import CompletionRequest, Message
+from svc_notebook.service.request import Message
 
 from .history import (
     COPIED,
@@ -60,8 +60,8 @@ class SavedTurns:
     newest_id: str  # of the exchanges of the conversation, as the ledger sorts them
     panel_ids: frozenset[str]  # ids of the turns that only panels asked
     asked: Mapping[str, frozenset[str]]  # ids of the exchanges of each turn, by its id
-    # of the newest turn that a panel asked alone: compared ones have other settings
-    panel_request: CompletionRequest | None = None
+    # what a panel asked last, alone: compared replies have other settings
+    panel_exchange: Exchange | None = None
     # with the turns of other series that were added to it; None if there are none
     as_seen: "SavedTurns | None" = None
     is_as_seen: bool = False  # whether a new kernel begins with just these turns
@@ -199,13 +199,12 @@ def joined(first: SavedTurns, others: Iterable[SavedTurns]) -> SavedTurns:
     history = series[0].history
     for each in series[1:]:
         history = merge(history, each.history)
-    requests = (each.panel_request for each in series)
     return replace(
         series[0],
         history=history,
         panel_ids=frozenset().union(*(each.panel_ids for each in series)),
         asked={key: ids for each in series for key, ids in each.asked.items()},
-        panel_request=next(filter(None, requests), None),
+        panel_exchange=last_in_panel(series),
         is_as_seen=False,
     )
 
@@ -305,7 +304,7 @@ def _rebuild(
                 if exchange.origin.kind != "panel"
             },
             asked={key: frozenset(some) for key, some in ids.items()},
-            panel_request=_panel_request(answers, marks),
+            panel_exchange=_panel_exchange(answers, marks),
         )
 
     restored: list[SavedTurns] = []
@@ -361,9 +360,15 @@ def _seen_last(
     return max(seen, key=lambda series: seen[series], default="")
 
 
-def _panel_request(
+def last_in_panel(saved: Iterable[SavedTurns]) -> Exchange | None:
+    """Return what a panel asked last in these series; None if it asked nothing."""
+    asked = filter(None, (each.panel_exchange for each in saved))
+    return max(asked, key=attrgetter("exchange_id"), default=None)  # ids sort by time
+
+
+def _panel_exchange(
     answers: list[Exchange], marks: Mapping[str, TurnMarks]
-) -> CompletionRequest | None:
+) -> Exchange | None:
     groups = (group for mark in marks.values() for group in mark.comparisons)
     compared = {
         exchange_id
@@ -375,7 +380,7 @@ def _panel_request(
         origin = exchange.origin
         is_alone = exchange.exchange_id not in compared and not origin.continues
         if origin.kind == "panel" and is_alone:
-            return exchange.request
+            return exchange
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from svc_notebook.conversations.conversation import Conversation
 from svc_notebook.conversations.conversation_list import read_list
+from svc_notebook.conversations.history import system_words
 from svc_notebook.conversations.newer_turns import newer_note, older_turns_note
 from svc_notebook.conversations.restore import (
     joined,
@@ -122,14 +123,30 @@ def find_newer(context: PanelContext) -> bool:
         notes.append(f"{note[0].upper()}{note[1:]}.")
     if older and not older.exchange_ids <= context.state.dismissed:
         notes.append(older_turns_note(older, history))
-    note = " ".join(notes)
+    notes.append(_earlier_system_note(context))
+    note = " ".join(filter(None, notes))
     is_changed = note != context.state.newer
     context.change(newer=note)
     return is_changed
 
 
+def _earlier_system_note(context: PanelContext) -> str:
+    """Return a note on the system message that a panel used last, if not now."""
+    conversation, earlier = context.conversation, context.state.earlier_system
+    now = conversation.system or ""
+    if conversation.is_kept_empty or earlier is None or earlier == now:
+        return ""
+    words = system_words(earlier, [now])
+    if not earlier:
+        return f"Before, the panel used {words}; Add here removes this one."
+    return f"Before, the panel used the {words}; Add here brings it back."
+
+
 def take_newer(context: PanelContext, *, is_wanted: bool) -> None:
-    """Add what other kernels have asked to the turns here, or dismiss the note."""
+    """Add what other kernels have asked to the turns here, or dismiss the note.
+
+    With it goes the system message that a panel used last.
+    """
     conversation = context.conversation
     dismissed = context.state.dismissed
     found = filter(None, (conversation.newer(), conversation.older()))
@@ -137,34 +154,46 @@ def take_newer(context: PanelContext, *, is_wanted: bool) -> None:
         noted = [turns for turns in found if not turns.exchange_ids <= dismissed]
         if noted:
             conversation.add(joined(noted[0], noted[1:]))
+        if (system := context.state.earlier_system) is not None:
+            conversation.system = system or None
     else:
         ids = (turns.exchange_ids for turns in found)
         context.change(dismissed=dismissed.union(*ids))
+    context.change(earlier_system=None)
     find_newer(context)
 
 
 def restore_settings(context: PanelContext) -> None:
     """Use the settings of the last turn that a panel asked."""
     before = context.state.settings
-    if request := _last_panel_request(context.conversation):
-        problems = _restore_settings(context, request)
+    request, is_earlier = _last_in_panel(context.conversation)
+    if request:
+        problems = _restore_settings(context, request, is_earlier=is_earlier)
         is_changed = context.state.settings != before
         context.add_notice("The settings are those of its last turn." * is_changed)
         context.add_notice(problems)
+        find_newer(context)
 
 
 def keep_settings(context: PanelContext, cells_system: str | None) -> bool:
     """Use the settings of the last turn that a panel asked; offer those of the cell.
 
+    Its system message stays as well, unless cells have begun the conversation again
+    since: what they set is used then, and sent by the cells that follow.
+
     Returns:
-        Whether a panel has asked a turn, so that its system message stays, too.
+        Whether a panel has asked a turn.
     """
     turns = context.conversation.turns
-    request = _last_panel_request(context.conversation)
+    request, is_earlier = _last_in_panel(context.conversation)
     groups = (group for turn in turns for group in turn.comparisons)
     if request is None and not any(group.is_side_by_side for group in groups):
         return False
-    problems = _restore_settings(context, request) if request else ""
+    problems = ""
+    if request:
+        problems = _restore_settings(context, request, is_earlier=is_earlier)
+    if is_earlier and cells_system is not None:
+        context.conversation.system = cells_system
     cells = context.cells_settings(cells_system)
     if cells:
         names = ", ".join(map(label_of, cells))
@@ -176,15 +205,18 @@ def keep_settings(context: PanelContext, cells_system: str | None) -> bool:
     return True
 
 
-def _last_panel_request(conversation: Conversation) -> CompletionRequest | None:
+def _last_in_panel(conversation: Conversation) -> tuple[CompletionRequest | None, bool]:
     with suppress(LedgerError):
-        if saved := conversation.saved():
-            return pick_saved(saved, conversation.name, None).panel_request
-    return None
+        return conversation.last_in_panel()
+    return None, False
 
 
-def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
+def _restore_settings(
+    context: PanelContext, request: CompletionRequest, *, is_earlier: bool
+) -> str:
     """Use the settings of a request; where one cannot be used now, that of the cell.
+
+    The system message of an earlier run is noted only.
 
     Returns:
         A note on those that cannot be used now and that the cell does not set.
@@ -203,7 +235,13 @@ def _restore_settings(context: PanelContext, request: CompletionRequest) -> str:
         if (value := code_settings.value(name)) != PanelSettings().value(name):
             settings = settings.setting(name, value, UNKNOWN)
             del unusable[name]
-    context.change(settings=settings, unusable=unusable, refused={})
+    earlier_system = (request.system or "") if is_earlier else None
+    context.change(
+        settings=settings,
+        unusable=unusable,
+        refused={},
+        earlier_system=earlier_system,
+    )
     names = ", ".join(map(label_of, unusable))
     return f"Not as in its last turn: {names}; the field says why." if names else ""
 

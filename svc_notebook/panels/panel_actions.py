@@ -637,7 +637,7 @@ class PanelController:
             context.conversation = conversation
             self._listen()
             context.change(notice="", is_problem=False, is_restored=False)
-            context.change(unusable={})
+            context.change(unusable={}, earlier_system=None)
             conversations_dialog.find_newer(context)
             self.view.forget_shown()
         if not keeps_settings:

@@ -74,6 +74,8 @@ class PanelState:
     # what the cell sets otherwise, if the notice says so; by the names of settings
     cells: Mapping[str, Any] = field(default_factory=dict)
     newer: str = ""  # a note on turns of other kernels that are not here
+    # the system message that a panel used last, before cells began again; "" for none
+    earlier_system: str | None = None
     dismissed: frozenset[str] = frozenset()  # exchanges whose note was dismissed
     question: Mapping[str, Any] | None = None  # a tool call that needs consent
     # reasons why settings of the last turn are not used, by the names of the settings

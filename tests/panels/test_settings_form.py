@@ -146,6 +146,150 @@ def test_settings_come_back_after_another_conversation(open_page: OpenPage) -> N
     assert again["cells"] == {"system": "Be kind", "temperature": 0.2}
 
 
+BRIEF, BAHT = "You advise a shop. Be short.", "You advise a shop. Be short. Use baht."
+EARLIER = (
+    "Before, the panel used the system prompt “...Be short. Use baht.”; Add here "
+    "brings it back."
+)
+
+
+def run_cells() -> None:
+    """Ask what the cells of a notebook ask, from the first one on."""
+    shop = svc.conversation("shop")
+    shop.system = BRIEF
+    shop.ask("Name a tea.")
+    shop.ask("And a cup.")
+
+
+@pytest.fixture
+def run_all(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> OpenPage:
+    """Opens panels after Run All in a new kernel; before it, a panel asked a turn."""
+    monkeypatch.setenv("SVC_LEDGER", str(tmp_path / "ledger.sqlite"))
+    with isolated():
+        run_cells()
+        page = open_page("shop")
+        page.say("set", name="temperature", value=0.2)
+        page.say("set", name="system", value=BAHT)
+        page.ask("The price?")
+        page.panel.close()
+        current().ledger.close()
+    run_cells()
+    return open_page
+
+
+def test_settings_come_back_after_run_all(
+    run_all: OpenPage, emulator: Emulator
+) -> None:
+    """Cells above have begun the conversation again; it has their system prompt."""
+    page = run_all("shop")
+    view = page.view
+    page.ask("And a pot?")
+
+    assert view["settings"]["temperature"] == 0.2
+    assert view["settings"]["system"] == BRIEF
+    assert view["notice"] == ""
+    assert view["newer"] == (
+        f"1 turn that was asked in the panel before the restart is not here. {EARLIER}"
+    )
+    sent = emulator.requests[-1].json
+    assert sent["temperature"] == 0.2
+    assert sent["messages"][0]["content"] == BRIEF
+
+
+def test_after_run_all_the_panels_system_prompt_is_added_with_its_turns(
+    run_all: OpenPage, emulator: Emulator
+) -> None:
+    """Where a panel asks for it; a cell after it sends it, as it did before."""
+    page = run_all("shop")
+    page.say("newer", on=True)
+    view = page.view
+    svc.conversation("shop").ask("And a pot?")
+
+    assert (view["settings"]["system"], view["newer"]) == (BAHT, "")
+    sent = [each["content"] for each in emulator.requests[-1].json["messages"]]
+    assert sent[0] == BAHT
+    assert "The price?" in sent
+
+
+def test_the_panels_system_prompt_is_offered_without_turns_too(
+    run_all: OpenPage,
+) -> None:
+    """Such as after `restore` in a cell; not once it is used again or dismissed."""
+    svc.conversation("shop").restore()
+    page = run_all("shop")
+    offered = page.view["newer"]
+    page.say("set", name="system", value=BAHT)
+    used = page.view["newer"]
+    page.say("set", name="system", value="")
+    page.say("newer", on=False)
+
+    assert page.view["settings"]["temperature"] == 0.2
+    assert (offered, used, page.view["newer"]) == (EARLIER, "", "")
+
+
+def test_a_system_prompt_that_the_panel_had_removed_is_noted(
+    run_all: OpenPage,
+) -> None:
+    """To have none was a choice as well."""
+    with isolated():
+        page = run_all("shop")
+        page.say("set", name="system", value="")
+        page.ask("The weight?")
+        page.panel.close()
+        current().ledger.close()
+    with isolated():
+        run_cells()
+        page = run_all("shop")
+        offered = page.view["newer"]
+        page.say("newer", on=True)
+        system = page.view["settings"]["system"]
+        page.panel.close()
+
+    assert offered.endswith(
+        " Before, the panel used no system prompt; Add here removes this one."
+    )
+    assert system == ""
+
+
+def test_what_the_panels_cell_sets_is_not_kept_out_after_run_all(
+    run_all: OpenPage,
+) -> None:
+    """Its system prompt is one of the cells'; its other settings are offered."""
+    view = run_all("shop", system="Be kind", temperature=0.9).view
+
+    assert view["settings"]["system"] == "Be kind"
+    assert view["settings"]["temperature"] == 0.2
+    assert view["cells"] == {"temperature": 0.9}
+    assert "used the system prompt “You advise a shop." in view["newer"]
+
+
+def test_settings_outlive_a_run_all_in_which_no_panel_asks(run_all: OpenPage) -> None:
+    """The panel's cell alone, in the kernel after it, has them as well."""
+    current().ledger.close()
+    with isolated():
+        page = run_all("shop")
+        view = page.view
+        page.panel.close()
+
+    assert [turn["prompt"] for turn in view["turns"]] == ["Name a tea.", "And a cup."]
+    assert view["settings"]["temperature"] == 0.2
+    assert EARLIER in view["newer"]
+
+
+def test_settings_of_unrelated_turns_do_not_come(run_all: OpenPage) -> None:
+    """Another notebook that uses the name has not asked the turns that are here."""
+    with isolated():
+        svc.conversation("shop").ask("What is a set?")
+        page = run_all("shop")
+        view = page.view
+        page.panel.close()
+
+    assert view["settings"]["temperature"] is None
+    assert "Before, the panel" not in view["newer"]
+
+
 def test_a_panel_that_begins_empty_has_its_own_settings(next_day: NextDay) -> None:
     """Without the turns, what they were asked with does not come back either."""
     settings = next_day(restore=False).view["settings"]
