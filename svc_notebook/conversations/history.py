@@ -9,7 +9,6 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -417,7 +416,7 @@ class History:
         for turn in self.turns:
             series = series_of(turn.turn_id)
             others = {  # what these were built on, later turns need not know
-                at: above.is_changed_for(version, series, deepcopy(by_kernel))
+                at: above.is_changed_for(version, series, dict(by_kernel))
                 for at, version in enumerate(turn.versions)
                 if at != turn.chosen
             }
@@ -493,7 +492,10 @@ class _TurnsAbove:
 
         What its kernel knew and has sent is added to `by_kernel`.
         """
-        known = by_kernel.setdefault((series, version.session_id), _Known({series}))
+        key = series, version.session_id
+        old = by_kernel.get(key, _Known(set()))
+        # a new one, as a copy of `by_kernel` shares the old one
+        known = by_kernel[key] = _Known({series, *old.all_series}, old.until)
         # one kernel had all turns, though the oldest may have been left out
         is_one = len(by_kernel) == 1 and self.messages.endswith(version.context)
         if is_one or version.context == self.messages:
