@@ -53,7 +53,7 @@ class MessageEntry:
 
 def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
     """Draw messages below a title, as `text/html` and `text/plain`."""
-    head = quiet_html(f"<strong>{message_html(title)}</strong>")
+    head = quiet_html(f"<strong>{message_html(title)}</strong>") if title else ""
     plain = [_entry_text(entry) for entry in entries] or ["(no turns yet)"]
     body = "".join(map(_entry_html, entries)) or quiet_html("no turns yet")
     return {

@@ -17,7 +17,7 @@ from svc_notebook.display.reply_display import Mode
 from svc_notebook.errors import BadRequestError, ParameterError
 from svc_notebook.exchange import Attached, Origin
 from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
-from svc_notebook.service.params import shorten
+from svc_notebook.service.params import near_names, shorten
 from svc_notebook.service.request import CompletionRequest, build_request
 from svc_notebook.template import as_variable, names_in_single_braces
 from svc_notebook.tokens import MaxTokens, with_max_tokens
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # these load with the first conversation
 
 _ASKED = "sent without the turn that a panel is asking in this conversation"
 _SYSTEM_CHARS = 30  # of a system prompt that is replaced
+_DIGITS = re.compile(r"\d+")
 _MARKS_CHARS = 100  # of the shown marks that are sent as typed
 
 
@@ -166,12 +167,25 @@ def to_request(
         else conversation.older_note()
     )
     newer = conversation.newer_note(turn_key)
+    similar = "" if older else _similar_note(context, conversation)
     asked = _ASKED if conversation.watched.asked else ""
     option = "SvcMagics.system" if options.system is None else "-s"
     system = _system_note(context, prompt.system, conversation, option)
-    if notes := tuple(filter(None, (older, newer, asked, system))):
+    if notes := tuple(filter(None, (older, similar, newer, asked, system))):
         prompt = replace(prompt, notes=(*notes, *prompt.notes))
     return conversation_request(prompt, conversation, turn_key=turn_key)
+
+
+def _similar_note(context: CellContext, conversation: "Conversation") -> str:
+    """Say that a conversation is new if its name may be another one, misspelt."""
+    if conversation.turns:
+        return ""
+    name = conversation.name
+    others = [each.name for each in context.session.conversations if each.turns]
+    # `draft 2` is no misspelt `draft 1`
+    others = [each for each in others if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
+    near = near_names(name, others, n=1, cutoff=0.75, least_chars=3)
+    return f"a new conversation; there is also {in_a_line(near[0])}" if near else ""
 
 
 def _system_note(

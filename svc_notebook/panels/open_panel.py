@@ -100,7 +100,7 @@ def panel(
         else PanelContext(conversation, session, settings, toolbox, permit)
     )
     if opened is None and newest:
-        context.take_settings(newest.context.state.settings)
+        context.take_settings(newest.context.state)
     conversation.is_kept_empty = not restore
     before = (opened.opened_with, context.opened_with) if opened else (None, None)
     if context.state.cells and before != (system, settings):

@@ -145,12 +145,15 @@ class PanelContext:
         names = ("system",) * is_other + code.differing(self.state.settings)
         return {name: values[name] for name in names}
 
-    def take_settings(self, settings: PanelSettings) -> None:
-        """Begin with another panel's settings, except where code has set its own."""
-        settings = settings.reopened(PanelSettings(), self.opened_with)
+    def take_settings(self, other: PanelState) -> None:
+        """Begin with another panel's settings, except where code has set its own.
+
+        The system message that it offers is offered here, too.
+        """
+        settings = other.settings.reopened(PanelSettings(), self.opened_with)
         if self.tool_definitions and self.opened_with.value("n") is None:
             settings = settings.setting("n", None)  # tools need one choice
-        self.change(settings=settings)
+        self.change(settings=settings, earlier_system=other.earlier_system)
 
     def use_tools(self, toolbox: Toolbox, permit: Permit) -> None:
         """Offer these tools in each request."""
@@ -429,8 +432,11 @@ class PanelView:
 
     def whole(self) -> dict[str, Any]:
         """Return the whole view, for a page that opens the panel."""
-        self._sent = self._sent or self._draw()
-        return {**self._sent, "is_whole": True, **self._context.comm.numbers}
+        with self._context.comm.lock:  # no piece of a reply twice, and none left out
+            self._sent = self._sent or self._draw()
+            live = to_builtins(self._context.state.live)  # has grown since
+            numbers = self._context.comm.numbers
+            return {**self._sent, "live": live, "is_whole": True, **numbers}
 
     def _draw(self) -> dict[str, Any]:
         context = self._context

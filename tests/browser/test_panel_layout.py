@@ -597,6 +597,32 @@ def test_the_jump_to_the_end_covers_no_foot(page: Page, width: int) -> None:
     assert page.evaluate(JUMP_COVERS, places) == []
 
 
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_what_is_asked_again_is_in_sight(page: Page, is_edited: bool) -> None:
+    """The old reply may have been long: its place is that of later turns then."""
+    page.set_viewport_size({"width": 700, "height": 500})
+    texts = {2: "A line of it.\n\n" * 60}
+    turns = [turn(n, texts.get(n, "An answer.\n\n" * 9)) for n in range(1, 7)]
+    panel = PanelPage(page, view(turns))
+    panel.scroll_up()
+    asked = panel.turns.nth(1)
+    asked.evaluate("(turn) => turn.scrollIntoView({ block: 'end' })")
+    asked.hover()
+    if is_edited:
+        panel.button("Edit the prompt and ask again", asked).click()
+        asked.get_by_role("textbox").fill("Shorter, please")
+        asked.get_by_role("textbox").press("Enter")
+    else:
+        panel.button("Ask again", asked).click()
+    panel.begin("It begins here.", turn="turn-2", prompt="Shorter, please")
+    expect(asked.get_by_text("It begins here.")).to_be_in_viewport()
+    panel.tell(t="delta", choice=0, html="<p>More.</p>" * 60, tail="", n_back=0)
+    expect(asked.get_by_text("More.")).to_have_count(60)
+
+    expect(asked.get_by_text("Shorter, please")).to_be_in_viewport()
+    expect(asked.get_by_text("It begins here.")).to_be_in_viewport()
+
+
 def test_a_notice_over_a_long_transcript_needs_no_scrollbar(page: Page) -> None:
     """Only the transcript shrinks, not the notices by a part of a pixel."""
     turns = [turn(number, "A line.\n\n" * 20) for number in range(1, 20)]

@@ -57,9 +57,9 @@ def ask(notebook: Notebook, text: str) -> None:
     expect(static(notebook).filter(has_text=text)).to_have_count(1)
 
 
-def static(notebook: Notebook) -> Locator:
+def static(notebook: Notebook, cell: int = PANEL) -> Locator:
     """Find the parts of the transcript."""
-    return notebook.shown(PANEL).locator(".svc-static")
+    return notebook.shown(cell).locator(".svc-static")
 
 
 def ask_many(notebook: Notebook) -> None:
@@ -143,7 +143,7 @@ def test_a_panel_ends_in_the_file_after_a_reload(bench: Bench, place: str) -> No
     ask(notebook, "Question 1")
     ask_many(notebook)
     notebook.run(COPY)
-    expect(composer(notebook, COPY)).to_be_enabled()
+    expect(static(notebook, COPY)).to_have_count(3)
     notebook.save()
     notebook.run(RESET)
     reload(notebook)  # without what was not saved

@@ -173,6 +173,25 @@ def test_turns_are_pinned_hidden_and_chosen(
     assert contents(emulator) == ["Cell a", first, "Cell c"]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_noted"),
+    [("stat", True), ("stast", True), ("draft 3", False), ("tea", False)],
+)
+def test_a_name_that_may_be_misspelt_is_noted(
+    shell: Shell,
+    name: str,
+    is_noted: bool,
+) -> None:
+    """Once, below the first reply; `draft 3` beside `draft 2` is none."""
+    for other in ("stats", "draft 2"):
+        shell.run(f"%%svc -c '{other}'\nHi")
+
+    shown = [shell.run(f"%%svc -c '{name}'\n{text}").shown for text in ("Hi", "And?")]
+
+    noted = ["a new conversation; there is also stats" in each for each in shown]
+    assert noted == [is_noted, False]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("emulator")
 def test_commands_on_turns_can_be_run_again(shell: Shell, named_cells: Named) -> None:

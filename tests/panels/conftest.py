@@ -21,6 +21,7 @@ class PageComm(BaseComm):
     """A comm whose other end is this test."""
 
     news = Condition()
+    n_published = 0  # by all
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - BaseComm's
         self.published: list[dict[str, Any]] = []
@@ -37,6 +38,7 @@ class PageComm(BaseComm):
                 raise KeyboardInterrupt
         with PageComm.news:
             self.published.append({"type": msg_type, **_mapping(data)})
+            PageComm.n_published += 1
             PageComm.news.notify_all()
 
     def interrupt_in(self, n_messages: int | None) -> bool:
@@ -116,9 +118,15 @@ class Page:
 
     def wait(self, is_there: Callable[[], object]) -> None:
         """Wait until what the panels have published makes this true."""
-        with PageComm.news:
-            found = PageComm.news.wait_for(is_there, TIMEOUT_S)
-        assert found, (self.view, self.heard)
+        n_known = PageComm.n_published
+        while not is_there():  # asked without the lock: what publishes has its own
+            with PageComm.news:
+                found = PageComm.news.wait_for(
+                    lambda: PageComm.n_published > n_known,  # noqa: B023 - it is waited for here
+                    TIMEOUT_S,
+                )
+                n_known = PageComm.n_published
+            assert found, (self.view, self.heard)
 
     def wait_idle(self) -> None:
         """Wait until a reply has ended."""

@@ -136,6 +136,28 @@ def test_while_it_comes_the_view_holds_what_has_come(open_page: OpenPage) -> Non
 
 
 @pytest.mark.slow
+def test_a_page_that_opens_meanwhile_has_all_that_has_come(open_page: OpenPage) -> None:
+    """Just what the messages up to its number bring: no less, and nothing twice."""
+    page = open_page()
+    page.say("send", text="slow")
+
+    tails = [""]
+    while len(tails) < 9:
+        page.wait(lambda: len(page.all("delta")) > len(tails))
+        view = page.view
+        heard = [each.get("content", {}) for each in page.comm.published]
+        tails.append("")
+        for each in heard:
+            if each.get("t") == "delta" and each["seq"] <= view["seq"]:
+                tails[-1] = tails[-1][: each["n_same"]] + each["tail"]
+        assert "word" in tails[-1]
+        assert [each["tail"] for each in view["live"]["choices"]] == tails[-1:]
+
+    page.say("stop")
+    page.wait_idle()
+
+
+@pytest.mark.slow
 def test_a_page_that_is_a_little_behind_gets_no_second_copy(
     open_page: OpenPage,
 ) -> None:

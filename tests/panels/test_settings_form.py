@@ -179,6 +179,19 @@ def run_all(
     return open_page
 
 
+def test_each_of_two_panels_offers_the_system_prompt_after_run_all(
+    run_all: OpenPage,
+) -> None:
+    """Taken in one, it is not offered in the other any more."""
+    first, second = run_all("shop"), run_all("shop")
+    offered = [page.view["newer"] for page in (first, second)]
+    second.say("newer", on=True)
+
+    assert [EARLIER in each for each in offered] == [True, True]
+    assert second.view["settings"]["system"] == BAHT
+    assert (first.view["newer"], second.view["newer"]) == ("", "")
+
+
 def test_settings_come_back_after_run_all(
     run_all: OpenPage, emulator: Emulator
 ) -> None:

@@ -252,10 +252,22 @@ class Panel {
     this.drawStatus();
     this.settings.draw(view, !isDead);
     this.compare.draw(view, !isDead);
+    this.showAgain();
     this.settle();
     const focused = document.activeElement;
     const isLost = !this.root.contains(focused) || focused.closest("[hidden]");
     if (hadFocus && isLost && !this.root.matches(".svc-away")) this.composer.focus();
+  }
+
+  /** Show the beginning of a turn that the user asks again: its old reply may have been long. */
+  showAgain() {
+    const { again, log } = this;
+    if (!again || this.connection.live?.turn !== again.id) return;
+    this.again = null;
+    if (!again.element.nextElementSibling) return; // the end is followed
+    this.isAtEnd = false;
+    const below = again.element.getBoundingClientRect().top - log.getBoundingClientRect().top;
+    if (below < 0 || below > log.clientHeight / 2) log.scrollTop += below;
   }
 
   drawTop() {

@@ -35,6 +35,11 @@ class Turn {
     this.panel.send(t, { turn: this.id, ...more });
   }
 
+  askAgain() {
+    this.panel.again = this;
+    this.send("regenerate");
+  }
+
   makeFoot() {
     const go = (to) => iconButton(to, () => this.send("choose", { version: this.turn[to] }));
     this.back = go("previous");
@@ -47,7 +52,7 @@ class Turn {
     this.copy = copyButton(() => this.turn.choices[0]?.text ?? "");
     this.buttons = {};
     for (const name of TURN_BUTTONS) {
-      const act = () => (name === "edit" ? this.edit() : this.send(name));
+      const act = () => (name === "edit" ? this.edit() : this.askAgain());
       this.buttons[name] = iconButton(name, act);
       this.buttons[name].hidden = true;
     }
@@ -272,6 +277,7 @@ class Turn {
     if (!text.trim()) return;
     if (this.panel.can("stop")) this.panel.tellBriefly(WAIT.replace(" (Esc)", "")); // it ends the edit
     if (!isAllowed(this.ask)) return;
+    this.panel.again = this;
     this.panel.connection.drafts.sendEdit(this.id, text, this.chips);
     this.endEdit();
   }
