@@ -477,7 +477,8 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        if not self._file.is_open and not self._writer.pending:
+        # in this order: what is written meanwhile has opened the file
+        if not self._writer.pending and not self._file.is_open:
             return f"<Ledger {self.path}, not open>"
         try:
             n_all, n_here = self.count(), self.count(scope="session")
