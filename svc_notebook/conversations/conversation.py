@@ -704,8 +704,8 @@ class Conversation:
         """
         if name != self.name:
             self._registry.rename(self.name, name, self._shared.state.all_series)
-            self._shared.rename(name)
         self.is_untitled = False
+        self._shared.rename(name)
         return self
 
     def title(self, text: str) -> None:
@@ -716,8 +716,8 @@ class Conversation:
         self._registry.rename(
             self.name, name, ()
         )  # no series: in the ledger, the old name may be another conversation's
-        self._shared.rename(name)
         self.is_untitled = False
+        self._shared.rename(name)
 
     def from_json(self, text: str) -> Self:
         """Read the turns and the system message that `to_json` wrote, but not the name.

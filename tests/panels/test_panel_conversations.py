@@ -321,6 +321,7 @@ def test_a_conversation_without_a_name_gets_one_from_its_first_message(
     assert page.view["name"] == title
     page.say("new")
     page.say("rename", name="queueing theory")
+    assert page.view["label"] == "Conversation queueing theory"
     page.ask("Hello")
     assert page.view["name"] == "queueing theory"
     page.say("new")
