@@ -116,6 +116,7 @@ def test_the_list_of_models_comes_back(page: Page) -> None:
 
     expect(model).to_have_value("svc-v9")
     assert model.evaluate("(element) => element.localName") == "select"
+    assert not model.evaluate("(list) => list.matches(':open')")
     assert [(each["name"], each["value"]) for each in panel.sent] == [
         ("model", "svc-v9")
     ]

@@ -66,7 +66,7 @@ const BUTTONS = {
   explain: { label: "Explain" },
   empty: { label: "Start empty", title: "Remove the restored turns here; undo brings them back" },
   cells: { label: "Use the cell's", title: "Set what the cell sets" },
-  newer: { label: "Add here", title: "Add these turns in the order of asking; undo takes them away" },
+  newer: { label: "Add here", title: "Add these turns in the order of asking" },
   close: { label: "Dismiss", icon: "M4 4l8 8M12 4l-8 8" },
   done: { label: "Copied", icon: "M3 8.5 6.5 12 13 4.5" },
 };

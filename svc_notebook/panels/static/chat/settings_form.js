@@ -166,6 +166,7 @@ class SettingsForm {
     const keydown = (event) => {
       if (isInput(event) || !["Enter", "Escape"].includes(event.key)) return;
       event.stopPropagation();
+      event.preventDefault(); // Enter would open the list that comes back
       if (event.key === "Escape") typed.value = "";
       typed.blur();
       select.focus();
