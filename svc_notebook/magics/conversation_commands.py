@@ -1,5 +1,6 @@
 """`%svc reset`, `pin`, `hide`, `version`, `restore`, `conversations` and others."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -51,36 +52,25 @@ def reset(session: Session, name: str) -> str:
 
 def pin(session: Session, name: str, turn: str) -> str:
     """Pin a turn."""
-    conversation = session.conversations.known(name)
-    conversation.pin(_to_number(turn))
-    return (
-        f"{_turn_words(conversation, turn)} is pinned: it is always sent. "
-        f"`%svc unpin {in_a_line(name)} {turn}` undoes it."
-    )
+    words = _mark(session, name, turn, Conversation.pin)
+    return f"{words} is pinned: it is always sent. {_undone_by('unpin', name, turn)}"
 
 
 def unpin(session: Session, name: str, turn: str) -> str:
     """Undo `pin`."""
-    conversation = session.conversations.known(name)
-    conversation.unpin(_to_number(turn))
-    return f"{_turn_words(conversation, turn)} is not pinned."
+    return f"{_mark(session, name, turn, Conversation.unpin)} is not pinned."
 
 
 def hide(session: Session, name: str, turn: str) -> str:
     """Hide a turn."""
-    conversation = session.conversations.known(name)
-    conversation.hide(_to_number(turn))
-    return (
-        f"{_turn_words(conversation, turn)} is hidden: it is not sent. "
-        f"`%svc unhide {in_a_line(name)} {turn}` undoes it."
-    )
+    words = _mark(session, name, turn, Conversation.hide)
+    return f"{words} is hidden: it is not sent. {_undone_by('unhide', name, turn)}"
 
 
 def unhide(session: Session, name: str, turn: str) -> str:
     """Undo `hide`."""
-    conversation = session.conversations.known(name)
-    conversation.unhide(_to_number(turn))
-    return f"{_turn_words(conversation, turn)} is sent, as it is not hidden."
+    words = _mark(session, name, turn, Conversation.unhide)
+    return f"{words} is sent, as it is not hidden."
 
 
 def choose(session: Session, name: str, turn: str, version: str) -> str:
@@ -91,8 +81,17 @@ def choose(session: Session, name: str, turn: str, version: str) -> str:
     return f"{chosen} of turn {turn} now feeds later turns of {name}."
 
 
-def _turn_words(conversation: Conversation, turn: str) -> str:
+def _mark(
+    session: Session, name: str, turn: str, mark: Callable[[Conversation, int], object]
+) -> str:
+    """Mark a turn; return its words for a sentence."""
+    conversation = session.conversations.known(name)
+    mark(conversation, _to_number(turn))
     return f"Turn {turn}{prompt_words(conversation.history.turn(_to_number(turn)))}"
+
+
+def _undone_by(command: str, name: str, turn: str) -> str:
+    return f"`%svc {command} {in_a_line(name)} {turn}` undoes it."
 
 
 def restore(

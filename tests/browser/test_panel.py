@@ -291,17 +291,22 @@ def test_the_notebook_does_not_hear_what_is_typed(chat: Chat) -> None:
     chat.composer.fill("")
 
 
+def hears_keys(notebook: Notebook) -> None:
+    """Check that the notebook hears keys: they add a cell and delete it."""
+    n_cells = notebook.cells.count()
+    notebook.page.keyboard.press("b")
+    expect(notebook.cells).to_have_count(n_cells + 1)
+    for key in "dd":
+        notebook.page.keyboard.press(key)
+    expect(notebook.cells).to_have_count(n_cells)
+
+
 def test_control_m_leaves_the_panel_for_its_cell(chat: Chat) -> None:
     """The notebook hears keys again; what was typed stays."""
-    n_cells = chat.notebook.cells.count()
     chat.composer.fill("A draft")
     chat.composer.press("Control+m")
     expect(chat.notebook.cells.nth(OPEN)).to_contain_class("jp-mod-selected")
-    chat.page.keyboard.press("b")
-    expect(chat.notebook.cells).to_have_count(n_cells + 1)
-    for key in "dd":
-        chat.page.keyboard.press(key)
-    expect(chat.notebook.cells).to_have_count(n_cells)
+    hears_keys(chat.notebook)
 
     expect(chat.composer).to_have_value("A draft")
     chat.composer.fill("")
@@ -309,7 +314,6 @@ def test_control_m_leaves_the_panel_for_its_cell(chat: Chat) -> None:
 
 def test_a_press_beside_the_panel_leaves_it(chat: Chat) -> None:
     """On its cell's number, or another's: keys go to the notebook, not to the draft."""
-    n_cells = chat.notebook.cells.count()
     for at in (OPEN, 0):
         chat.composer.fill("A draft")
         chat.composer.press("End")
@@ -317,11 +321,7 @@ def test_a_press_beside_the_panel_leaves_it(chat: Chat) -> None:
         cell.locator(".jp-InputPrompt").click()
         expect(chat.composer).not_to_be_focused()
         expect(cell).to_contain_class("jp-mod-selected")
-        chat.page.keyboard.press("b")
-        expect(chat.notebook.cells).to_have_count(n_cells + 1)
-        for key in "dd":
-            chat.page.keyboard.press(key)
-        expect(chat.notebook.cells).to_have_count(n_cells)
+        hears_keys(chat.notebook)
 
     expect(chat.composer).to_have_value("A draft")
     chat.composer.fill("")
