@@ -326,6 +326,7 @@ class Endpoint:
             max_tokens_field=sent_by or facts.fields.get(model_id, MAX_TOKENS),
             is_documented=self.is_documented,
             source=source,
+            prompt_excess=facts.excesses.get(model_id),
             extra=extra,
         )
         return DOCUMENTED if info == DOCUMENTED else info
@@ -401,6 +402,7 @@ class ServerFacts:
         problem: Why the list could not be read; "" if it could, or was not asked for.
         status: HTTP status of the newest answer; 0 without one.
         contexts: By model, the tokens that prompt and reply share, from its refusals.
+        excesses: By model, how it counts prompts, from its refusals: see `ModelInfo`.
         max_replies: By model, the most tokens of a reply, from its refusals.
         fields: By model, its name for max_tokens, from its refusals.
         takes_stream_usage: Whether it accepts the option to report a stream's usage.
@@ -412,6 +414,7 @@ class ServerFacts:
     problem: str = ""
     status: int = 0
     contexts: dict[str, int] = field(default_factory=dict)
+    excesses: dict[str, float] = field(default_factory=dict)
     max_replies: dict[str, int] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     takes_stream_usage: bool = True

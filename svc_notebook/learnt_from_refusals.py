@@ -1,4 +1,4 @@
-"""Learns from a server's refusals: its context, its reply limit, a field's name.
+"""Learns from a server's refusals: its context, how it counts, its reply limit, a name.
 
 Servers word their refusals differently. The learnt values are kept in this process as
 long as the endpoint is in use, so that a repeated request fits.
@@ -13,6 +13,12 @@ from svc_notebook.errors import ServiceError, UnknownModelError
 from svc_notebook.service.catalogue import BUDGET_TOKENS
 from svc_notebook.service.params import PARAM_NAMES, did_you_mean, shorten
 from svc_notebook.service.request import CompletionRequest
+from svc_notebook.tokens import (
+    LEAST_REPLY_TOKENS,
+    MARGIN_TOKENS,
+    Tokens,
+    most_prompt_tokens,
+)
 
 _COUNT = (
     r"[`'\"]?(\d{1,3}(?:[,_ ]\d{3})+|\d+)[`'\"]?"
@@ -29,6 +35,7 @@ _NAMED_CONTEXT = re.compile(
     rf"|\+ `max_new_tokens` must be <=)\s*{_COUNT}",
     re.IGNORECASE,
 )
+_ANY_COUNT = re.compile(rf"(?<![\w.,-]){_COUNT}", re.IGNORECASE)
 _MAX_FIELD = r"[`'\"]?max_?(?:completion_|output_|new_)?tokens[`'\"]?"
 _NAMED_REPLY = re.compile(
     rf"(?:at most {_COUNT} (?:completion|output) tokens"
@@ -96,7 +103,7 @@ def learn(
     error: ServiceError,
     *,
     request: CompletionRequest,
-    prompt_tokens: int,
+    prompt: Tokens,
 ) -> str:
     """Learn from a refusal; return a remedy for its error, "" without one.
 
@@ -104,20 +111,21 @@ def learn(
         endpoint: The endpoint that refused the request.
         error: The refusal.
         request: The refused request.
-        prompt_tokens: Upper estimate of the tokens of its prompt.
+        prompt: Estimated tokens of its prompt.
     """
     if error.status not in _REFUSED_STATUSES or error.param in _OTHER_PARAMS:
         return ""
     prompt_text = "\n".join(message.content or "" for message in request.messages)
     message = f"{str(error)[:_MAX_MESSAGE_CHARS]} {error.code or ''}"
-    if endpoint.is_documented:
-        return _learn_context(
-            endpoint, error, message, prompt_text, request, prompt_tokens
+    learnt = ""
+    if not endpoint.is_documented:
+        learnt = _learn_field(endpoint, message, request) or _learn_reply(
+            endpoint, message, prompt_text, request
         )
     return (
-        _learn_field(endpoint, message, request)
-        or _learn_reply(endpoint, message, prompt_text, request)
-        or _learn_context(endpoint, error, message, prompt_text, request, prompt_tokens)
+        learnt
+        or _learn_context(endpoint, error, message, prompt_text, request, prompt.high)
+        or _learn_excess(endpoint, message, prompt_text, request, prompt)
     )
 
 
@@ -193,6 +201,29 @@ def _learn_context(
     )
 
 
+def _learn_excess(
+    endpoint: Endpoint,
+    message: str,
+    prompt_text: str,
+    request: CompletionRequest,
+    prompt: Tokens,
+) -> str:
+    """Learn how the model counts, if the refusal names the tokens of the prompt."""
+    n_tokens = _prompt_in(message, prompt_text, request, prompt)
+    if not n_tokens or not prompt.over:
+        return ""
+    model, context_tokens = request.model, request.context_tokens or 0
+    excess = (n_tokens - prompt.mean) / prompt.over
+    facts_of(endpoint.base_url or "").excesses[model] = excess
+    has_turns = any(message.role == "assistant" for message in request.messages)
+    if not has_turns and n_tokens + LEAST_REPLY_TOKENS + MARGIN_TOKENS > context_tokens:
+        return "Shorten the prompt, or split it over several requests."
+    return (
+        f"{model} counts {n_tokens:,} tokens in this prompt, which was estimated at "
+        f"about {prompt.best:,}. This is known now: ask again{_retry_advice(request)}."
+    )
+
+
 def _retry_advice(request: CompletionRequest) -> str:
     """Return how to change max_tokens, if a number was requested."""
     is_number = not request.is_fitted
@@ -210,6 +241,28 @@ def _context_in(message: str, asked_tokens: int, prompt_text: str) -> int:
     counts = set(_counts_in(_NAMED_CONTEXT.finditer(message), prompt_text))
     likely = [count for count in counts if _MIN_LEARNT <= count < asked_tokens]
     return likely[0] if len(likely) == 1 else 0
+
+
+def _prompt_in(
+    message: str, prompt_text: str, request: CompletionRequest, prompt: Tokens
+) -> int:
+    """Return the tokens of the prompt that a message names; 0 without them.
+
+    It is the only number that is possible for this prompt and explains the refusal.
+    Messages name the context, and sums with max_tokens, as well.
+    """
+    context_tokens = request.context_tokens
+    if context_tokens is None:
+        return 0
+    reply_tokens = request.max_tokens or 0
+    most = most_prompt_tokens(request.messages, request.tools)
+    likely = {
+        count
+        for count in _counts_in(_ANY_COUNT.finditer(message), prompt_text)
+        if prompt.low <= count <= most and count + reply_tokens > context_tokens
+    }
+    likely -= {context_tokens, *(count + reply_tokens for count in likely)}
+    return likely.pop() if len(likely) == 1 else 0
 
 
 def _counts_in(matches: Iterable[re.Match[str]], prompt_text: str) -> Iterator[int]:

@@ -309,10 +309,20 @@ def estimate_tokens(text: str) -> Tokens:
 
 
 def estimate_prompt_tokens(
-    messages: Iterable[Message], tools: Iterable[Mapping[str, Any]] = ()
+    messages: Iterable[Message],
+    tools: Iterable[Mapping[str, Any]] = (),
+    *,
+    info: ModelInfo = DOCUMENTED,
 ) -> Tokens:
-    """Estimate the tokens of a whole prompt with its tool definitions."""
-    return FIXED.tokens(count_prompt(messages, tools))
+    """Estimate the tokens of a whole prompt with its tool definitions.
+
+    A refusal may have told how the model counts: see `info.prompt_excess`.
+    """
+    estimate = FIXED.tokens(count_prompt(messages, tools))
+    if info.prompt_excess is None:
+        return estimate
+    mean = estimate.mean + info.prompt_excess * estimate.over
+    return Tokens(max(mean, 0.0), variance=estimate.variance)
 
 
 def estimate_reply_tokens(
@@ -356,6 +366,9 @@ MARGIN_TOKENS = 32
 FLOOR_TOKENS = 256
 """Requested even if the upper estimate of the prompt leaves no room."""
 
+LEAST_REPLY_TOKENS = 16
+"""Requested even if the prompt, whose size is known from a refusal, leaves no room."""
+
 REPLY_TOKENS = 512
 """Kept free for the reply when turns are left out and max_tokens is `fit`."""
 
@@ -386,9 +399,10 @@ def fit_max_tokens(
         return most
     room = context_tokens - MARGIN_TOKENS
     best = prompt_tokens if best_tokens is None else best_tokens
-    floor_tokens = min(
-        FLOOR_TOKENS, context_tokens // 4
-    )  # smaller in a very small context
+    is_known = info.prompt_excess is not None
+    floor_tokens = min(  # smaller in a very small context
+        LEAST_REPLY_TOKENS if is_known else FLOOR_TOKENS, context_tokens // 4
+    )
     left = max(room - prompt_tokens, min(room - best, REPLY_TOKENS), floor_tokens)
     return min(left, most)
 
@@ -542,8 +556,10 @@ def with_max_tokens(
     params = {**request.params, "max_tokens": limit}
     if limit == FIT and not request.other_max_tokens:
         most = most_prompt_tokens(request.messages, request.tools)
-        best = estimate_prompt_tokens(request.messages, request.tools).best
-        params["max_tokens"] = fit_max_tokens(most, best, info=request.info)
+        prompt = estimate_prompt_tokens(
+            request.messages, request.tools, info=request.info
+        )
+        params["max_tokens"] = fit_max_tokens(most, prompt.best, info=request.info)
     if not isinstance(params["max_tokens"], int):  # the server's default applies
         del params["max_tokens"]
     return msgspec.structs.replace(request, params=params, is_fitted=limit == FIT)

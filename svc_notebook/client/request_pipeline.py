@@ -302,7 +302,7 @@ class ExchangeTask:
                 endpoint,
                 error,
                 request=at_start.request,
-                prompt_tokens=self._record.prompt.high,
+                prompt=self._record.prompt,
             )
             error.remedy = learnt or error.remedy
         elif isinstance(error, DocumentError) and not endpoint.is_documented:

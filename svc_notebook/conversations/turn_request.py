@@ -8,6 +8,7 @@ were cut or interrupted are added, too.
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -23,7 +24,7 @@ from svc_notebook.errors import (
 )
 from svc_notebook.exchange import Charge, Exchange, Origin
 from svc_notebook.ledger.exchange_rows import Comparison
-from svc_notebook.service.catalogue import BUDGET_TOKENS, DOCUMENTED, ModelInfo
+from svc_notebook.service.catalogue import DOCUMENTED, ModelInfo
 from svc_notebook.service.chunk import Choice
 from svc_notebook.service.params import PARAMS, shown
 from svc_notebook.service.request import CompletionRequest, Message, build_request
@@ -71,22 +72,24 @@ def fit(
     prompt: Message,
     *,
     reply_tokens: int = REPLY_TOKENS,
-    budget_tokens: int | None = BUDGET_TOKENS,
+    info: ModelInfo = DOCUMENTED,
+    other_tokens: int = 0,
 ) -> Fitted:
     """Choose the turns that are sent: the newest ones that fit, and the pinned ones.
 
     Hidden and empty turns are never sent; the system message and the new prompt always
     are. Sizes are best estimates, because upper bounds would leave out far too much.
-    `reply_tokens` are kept free for the reply. If `budget_tokens` is None, all are
-    sent.
+    `reply_tokens` are kept free for the reply, `other_tokens` for what is sent besides.
+    If the model's context is unknown, all are sent.
     """
     front = () if system is None else (Message(role="system", content=system),)
     shown = [turn for turn in turns if not (turn.is_hidden or turn.version.is_empty)]
-    sizes = {turn.turn_id: estimate_prompt_tokens(turn.messages).best for turn in shown}
+    estimate = partial(estimate_prompt_tokens, info=info)
+    sizes = {turn.turn_id: estimate(turn.messages).best for turn in shown}
     sent_ids = {turn.turn_id for turn in shown if turn.is_pinned}
-    budget = sys.maxsize if budget_tokens is None else budget_tokens
-    room = budget - MARGIN_TOKENS - reply_tokens
-    room -= estimate_prompt_tokens((*front, prompt)).best
+    budget = sys.maxsize if info.context_tokens is None else info.context_tokens
+    room = budget - other_tokens - MARGIN_TOKENS - reply_tokens
+    room -= estimate((*front, prompt)).best
     room -= sum(sizes[turn_id] for turn_id in sent_ids)
     for turn in reversed([turn for turn in shown if not turn.is_pinned]):
         room -= sizes[turn.turn_id]
@@ -130,14 +133,19 @@ class NextTurn:
     def shorter(self, error: BadRequestError) -> "NextTurn | None":
         """Return a shorter turn to send after a refusal; None if there is none.
 
-        The refusal may have shown how large the model's context is, so that more of the
-        oldest turns are left out. This is done once, and never after tools were run.
+        The refusal may have shown how large the model's context is, or how it counts,
+        so that more of the oldest turns are left out, or less is kept for the reply.
+        This is done once, and never after tools were run.
         """
         if self.rebuild is None or hasattr(error, "tool_runs"):
             return None
-        turn = self.rebuild()
-        is_shorter = len(turn.request.messages) < len(self.request.messages)
-        return turn if is_shorter else None
+        turn, before = self.rebuild(), self.request
+        has_fewer = len(turn.request.messages) < len(before.messages)
+        n_tokens, n_before = turn.request.max_tokens, before.max_tokens
+        is_reply_shorter = before.is_fitted and FLOOR_TOKENS <= (n_tokens or 0) < (
+            n_before or 0
+        )
+        return turn if has_fewer or is_reply_shorter else None
 
     def notes(self) -> tuple[str, ...]:
         """Return the notes on the request, and warn about turns that are not sent.
@@ -176,18 +184,18 @@ def next_turn(
 ) -> NextTurn:
     """Build a request with the turns that fit and the prompt."""
     params = dict(settings.params)
-    budget = settings.info.context_tokens
     max_tokens = check_max_tokens(settings.max_tokens, settings.info)
     tools = params.get("tools")  # checked when the request is built
     tools = tools if isinstance(tools, (list, tuple)) else ()
     definitions = [tool for tool in tools if isinstance(tool, Mapping)]
-    n_tool_tokens = estimate_prompt_tokens((), definitions).best
+    n_tool_tokens = estimate_prompt_tokens((), definitions, info=settings.info).best
     fitted = fit(
         history.system,
         turns,
         prompt,
         reply_tokens=room_for_reply(max_tokens),
-        budget_tokens=None if budget is None else budget - n_tool_tokens,
+        info=settings.info,
+        other_tokens=n_tool_tokens,
     )
     request = build_request(
         fitted.messages,
@@ -252,7 +260,7 @@ def request_rest(reply: Completion, origin: Origin, settings: TurnSettings) -> N
 
 def _check_room(request: CompletionRequest) -> CompletionRequest:
     """Return a request for the rest of a reply; refuse it if there is no room."""
-    prompt = estimate_prompt_tokens(request.messages).best
+    prompt = estimate_prompt_tokens(request.messages, info=request.info).best
     reply_tokens = min(int(request.params.get("max_tokens", 0)), FLOOR_TOKENS)
     budget = request.context_tokens
     if budget is None or prompt + reply_tokens <= budget:

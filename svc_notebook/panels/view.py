@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 from threading import RLock
 from typing import Any
@@ -481,21 +482,22 @@ class PanelView:
         """Return the size of the next request, with a draft and what is attached."""
         context = self._context
         history, tools = context.conversation.history, context.tool_definitions
-        budget = context.budget_tokens
-        n_others = estimate_prompt_tokens((), tools).best + n_attached
+        estimate = partial(estimate_prompt_tokens, info=context.info)
+        n_others = estimate((), tools).best + n_attached
         fitted = fit(
             history.system,
             history.turns,
             Message(role="user", content=draft),
             reply_tokens=room_for_reply(context.state.settings.max_tokens),
-            budget_tokens=None if budget is None else budget - n_others,
+            info=context.info,
+            other_tokens=n_others,
         )
         empty = Message(role="user", content="")
-        used = estimate_prompt_tokens((*fitted.messages[:-1], empty), tools)
+        used = estimate((*fitted.messages[:-1], empty), tools)
         is_drafted = bool(draft or n_attached)
         return draw_meter(
             used,
-            budget_tokens=budget,
+            budget_tokens=context.budget_tokens,
             note=fitted.note,
             message=estimate_tokens(draft) if is_drafted else None,
             n_attached=n_attached,

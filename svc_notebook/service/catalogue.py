@@ -33,6 +33,8 @@ class ModelInfo(
         is_documented: Whether it is a model of the service, which gets only what the
             document allows. Other servers get anything.
         source: Where the context is from, as a text; "" for the document.
+        prompt_excess: How the model counts prompts, if a refusal has told: 0 as the
+            best estimate, 1 as the tokenizer with most tokens; None if unknown.
         extra: Fields for every request; the request adds them to its own `extra`.
     """
 
@@ -42,6 +44,7 @@ class ModelInfo(
     max_tokens_field: str = MAX_TOKENS
     is_documented: bool = True
     source: str = ""
+    prompt_excess: float | None = None
     extra: dict[str, Any] = {}
 
 

@@ -1,7 +1,8 @@
-"""A context is learnt from a refusal that names it, and only then."""
+"""From a refusal, a context and how a model counts are learnt, if it names them."""
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -11,12 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import svc_notebook as svc
+from svc_notebook.emulator.emulator import Emulator
 from svc_notebook.endpoints import facts_of, own_endpoint
 from svc_notebook.errors import BadRequestError
 from svc_notebook.learnt_from_refusals import learn
-from svc_notebook.service.request import build_request
+from svc_notebook.service.request import Message, build_request
 from svc_notebook.session import current
-from svc_notebook.tokens import MARGIN_TOKENS
+from svc_notebook.tokens import MARGIN_TOKENS, Tokens, estimate_prompt_tokens
 from tests.faults.server import RawServer
 from tests.magics.conftest import Shell, ipython, shell  # noqa: F401 - fixtures
 
@@ -193,6 +195,113 @@ def test_what_was_learnt_is_among_the_models(
     assert frame["context_tokens"].to_dict() == {MODEL: 1024}
 
 
+def _lines(n_lines: int) -> str:
+    """Write lines whose size is uncertain: tokenizers differ on Thai."""
+    return "\n".join(
+        f"{n}. แขกบอกว่า the pool was closed and nobody told us about it, room {n}"
+        for n in range(n_lines)
+    )
+
+
+@pytest.mark.parametrize("n_lines", [250, 300, 330])
+def test_a_conversation_leaves_out_more_where_the_model_counts_more(
+    describe: Describe, emulator: Emulator, n_lines: int
+) -> None:
+    """A message is answered although the estimate was too low; the next fit at once."""
+    describe("")
+    conversation = svc.conversation("lines")
+    for _ in range(10):
+        conversation.ask(_lines(20))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # turns are left out
+        conversation.ask(_lines(n_lines))
+        n_asked = len(emulator.requests)
+        conversation.ask(_lines(n_lines) + "!")
+
+    assert len(emulator.requests) == n_asked + 1
+    assert conversation.turns[-1].version.text
+
+
+def test_a_first_message_of_a_conversation_is_fitted(
+    describe: Describe, emulator: Emulator
+) -> None:
+    """It is asked again with the room that is left; without any, the error says so."""
+    describe("")
+    svc.conversation("short").ask(_lines(350))
+    asked = [request.json["max_tokens"] for request in emulator.requests]
+    with pytest.raises(svc.errors.BadRequestError, match="Shorten the prompt"):
+        svc.conversation("none").ask(_lines(385))
+
+    assert asked[0] == 512
+    assert 256 <= asked[1] < 512
+    assert len(emulator.requests) == 3
+
+
+@pytest.mark.parametrize("n_lines", [350, 370])
+def test_a_prompt_of_a_known_size_is_fitted(describe: Describe, n_lines: int) -> None:
+    """The refusal says so; asked again, the reply gets what the prompt leaves."""
+    describe("")
+
+    with pytest.raises(svc.errors.BadRequestError) as caught:
+        svc.complete(_lines(n_lines))
+    left = re.search(r"prompt takes (\d+) tokens", str(caught.value))
+    assert left is not None
+    completion = svc.complete(_lines(n_lines))
+
+    assert "This is known now: ask again." in caught.value.remedy
+    assert completion.request.max_tokens == 8192 - int(left[1]) - MARGIN_TOKENS
+
+
+def test_a_prompt_that_leaves_no_reply_is_to_be_shortened(describe: Describe) -> None:
+    """Asking again would not help."""
+    describe("")
+
+    with pytest.raises(svc.errors.BadRequestError) as caught:
+        svc.complete(_lines(390))
+
+    assert caught.value.remedy == (
+        "Shorten the prompt, or split it over several requests."
+    )
+
+
+@pytest.mark.parametrize(
+    ("refusal", "n_tokens"),
+    [
+        ("The prompt takes 900 tokens, 'max_tokens' asks for 400; at most 1024.", 900),
+        ("You requested 1300 tokens, 900 in the messages, 400 in the completion", 900),
+        (
+            "max_tokens is too large: 400, with 900 input tokens (400 > 1,024 - 900)",
+            900,
+        ),
+        ("900 tokens are too many, and so are 910", None),
+        ("The prompt is too long", None),
+        ("You asked for 90000 tokens", None),
+        ("It takes 0.900 s", None),
+    ],
+)
+def test_refusals_name_the_tokens_of_a_prompt(
+    describe: Describe, refuse: Refuse, refusal: str, n_tokens: int | None
+) -> None:
+    """They are learnt if only one number can be meant."""
+    server = refuse(refusal)
+    describe(
+        f'[lab]\nbase_url = "{server.base_url}"\nkey = false\n'
+        "[lab.models.m]\ncontext = 1024\n"
+    )
+    svc.use(endpoint="lab", model="m")
+    prompt = "แขกบอกว่า pool " * 80
+
+    with pytest.raises(svc.errors.BadRequestError):
+        svc.complete(prompt, max_tokens=400)
+
+    message = Message(role="user", content=prompt)
+    info = current().info_of("m")
+    assert (info.prompt_excess is None) is (n_tokens is None)
+    if n_tokens is not None:
+        assert estimate_prompt_tokens([message], info=info).best == n_tokens
+
+
 _WORDS = [
     "context length",
     "maximum",
@@ -222,7 +331,7 @@ def test_any_refusal_is_read_without_an_error(
     error = BadRequestError(message, status=400, param=param)
     request = build_request("Hi", model="m", params={"max_tokens": 1})
 
-    said = learn(endpoint, error, request=request, prompt_tokens=asked_tokens)
+    said = learn(endpoint, error, request=request, prompt=Tokens(float(asked_tokens)))
     found = facts_of("http://learnt.invalid/v1").contexts.get("m")
 
     assert bool(said) is (found is not None)
