@@ -1,7 +1,7 @@
 """JupyterLab and Notebook 7 in a headless Chromium, with nobody's settings.
 
 Where there is no Chromium the tests are skipped; SVC_REQUIRE_BROWSER=1 makes
-that a failure. SVC_CHROMIUM names a browser that is not called chromium. SVC_LAB_PYTHON
+that a failure. SVC_CHROMIUM names one that has none of the usual names. SVC_LAB_PYTHON
 names the Python of another environment, whose JupyterLab and Notebook are shown; the
 kernels are of this one.
 """
@@ -27,7 +27,10 @@ from svc_notebook.emulator.emulator import Emulator
 START_S = 180.0
 SEEN_MS = 120_000
 EXTENSION = Path(__file__).parents[2] / "svc_notebook" / "labextension"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = (
+    *("chromium-headless-shell", "chromium"),
+    *("chromium-browser", "google-chrome", "google-chrome-stable"),
+)
 QUIET: dict[str, dict[str, object]] = {
     "apputils-extension/notification": {
         "checkForUpdates": False,
