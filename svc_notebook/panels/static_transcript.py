@@ -35,10 +35,12 @@ NO_WIDGET = (
 _GO_ON_STYLE = (
     "<style>.svc-go-on{animation:3s step-end svc-late}"
     "@keyframes svc-late{0%{visibility:hidden}}"
-    "body.jp-Notebook .svc-go-on,#notebook-container .svc-go-on,"
-    "body:not([data-vscode-theme-kind]) .svc-in-sight{display:none}</style>"
+    "body.jp-Notebook .svc-go-on,#notebook-container .svc-go-on{display:none}"
+    "body[data-vscode-theme-kind] .svc-in-sight{display:inline}</style>"
 )
-_IN_SIGHT = "<span class=svc-in-sight> while it is in sight</span>"
+# Hidden by itself: JupyterLab drops styles where a notebook is not trusted, and
+# attributes without a value.
+_IN_SIGHT = "<span class=svc-in-sight hidden=hidden> while it is in sight</span>"
 _COLAB = (
     " In Colab, run <code>from google.colab import output; "
     "output.enable_custom_widget_manager()</code> first."

@@ -12,6 +12,7 @@ from nbconvert import HTMLExporter
 from playwright.sync_api import Locator, expect
 
 from svc_notebook.emulator.emulator import Emulator
+from svc_notebook.panels.static_transcript import go_on_html
 from tests.browser.conftest import Bench, Notebook
 
 OPEN = "import svc_notebook as svc\npanel = svc.panel('plan')\npanel"
@@ -93,6 +94,24 @@ def test_the_transcript_is_there_without_a_kernel(
         errors = re.compile("model not found|Loading widget")
         shown = again.shown(1).get_by_text(errors).locator("visible=true")
         expect(shown).to_have_count(0)
+
+
+def test_a_notebook_that_is_not_trusted_says_how_to_go_on(bench: Bench) -> None:
+    """JupyterLab then drops styles, but the words for VS Code stay hidden."""
+    path = bench.write("untrusted", OPEN)
+    notebook = json.loads(path.read_text())
+    notebook["cells"][1]["outputs"] = [
+        {
+            "output_type": "display_data",
+            "data": {"text/html": go_on_html("chatting")},
+            "metadata": {},
+        }
+    ]
+    path.write_text(json.dumps(notebook))
+
+    line = bench.open(path).shown(1).locator(".svc-go-on")
+
+    expect(line).to_have_text("Run this cell to go on chatting.", use_inner_text=True)
 
 
 def test_an_exported_page_tells_nobody_to_run_cells(bench: Bench) -> None:
