@@ -218,9 +218,13 @@ class Context:
             warn_of_denied(n_denied)
         return completion
 
-    def last(self) -> Completion | None:
-        """Return the newest Completion of this kernel, partial ones included."""
-        exchange, unrecorded = self.ledger.last(), self.session.newest_unrecorded
+    def last(self, *, is_reply: bool = False) -> Completion | None:
+        """Return the newest Completion of this kernel, partial ones included.
+
+        With `is_reply` it is the newest that has a reply, or a part of one.
+        """
+        exchange = self.ledger.last(is_reply=is_reply)
+        unrecorded = self.session.unrecorded.last(is_reply=is_reply)
         if unrecorded and (
             not exchange or exchange.exchange_id < unrecorded.exchange_id
         ):
@@ -358,11 +362,6 @@ class Session:
                 self._answers = RecordingFile(path)
             self._answers.refresh()
             return self._answers.find
-
-    @property
-    def newest_unrecorded(self) -> Exchange | None:
-        """The newest exchange that was not recorded in the ledger."""
-        return self.unrecorded.last()
 
     def start_emulator(self, emulator: "Emulator | None" = None) -> "Emulator":
         """Start the given emulator, or else a plain one of this kernel, and use it."""

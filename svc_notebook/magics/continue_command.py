@@ -138,15 +138,15 @@ def _newest_reply(session: Session, name: str | None) -> Exchange:
         subject = f"The conversation {name}" if name else "This kernel"
         hint = "" if name else restore_hint(session)
         raise _cannot_continue(f"{subject} has no recorded reply yet; ask first.{hint}")
-    unrecorded = None if name else session.newest_unrecorded
-    # ids sort by time
-    if unrecorded and unrecorded.exchange_id > beginning.exchange_id:
+    unrecorded = None if name else session.unrecorded.last()
+    asked = filter(None, (session.ledger.last(), unrecorded, beginning))
+    newest = max(asked, key=lambda exchange: exchange.exchange_id)  # sorts by time
+    if newest.exchange_id > beginning.exchange_id:
+        _check_newest(newest, beginning, name)
+    if newest is unrecorded:
         raise _cannot_continue(
             "The last reply is not in the ledger (--no-record); it cannot be continued."
         )
-    newest = session.ledger.last()
-    if newest and newest.exchange_id > beginning.exchange_id:
-        _check_newest(newest, beginning, name)
     return beginning
 
 

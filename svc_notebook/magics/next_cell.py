@@ -214,7 +214,7 @@ def insert(context: CellContext, word: str = "1") -> None:
 
     Where there is no next cell, the code follows.
     """
-    last = context.session.context().last()
+    last = context.session.context().last(is_reply=True)
     chosen = chosen_cell(last, word, context)
     context.say(chosen.put(context))
     if chosen.code is not None and not _can_put():

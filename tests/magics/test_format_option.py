@@ -338,3 +338,21 @@ def test_nothing_to_insert_is_said(
 
     assert "This kernel has no reply yet." in none.shown
     assert "The last reply has no code block." in shell.run("%svc insert 2").shown
+
+
+@pytest.mark.parametrize("option", ["", "--no-record "])
+def test_a_failed_question_does_not_hide_the_code_before_it(
+    shell: Shell, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """The newest reply is the newest with a text, as in the cells above."""
+    taken: list[str] = []
+    monkeypatch.setattr(shell.ipython, "set_next_input", taken.append)
+    replied(shell, emulator, monkeypatch, option, BLOCKS)
+    shell.run(f"%%svc {option}-m svc-nope\nhi")
+
+    inserted = shell.run("%svc insert")
+    wrong = shell.run("%svc insert 4")
+
+    assert taken == ["x = 1"]
+    assert "Code block 1 of 3 is in the next cell" in inserted.shown
+    assert "1 python x = 1 2 bash" in wrong.shown

@@ -168,6 +168,11 @@ def test_a_complete_reply_is_no_error(
         (["%%svc\nHi", "%%svc --no-record\nCount"], "continue", "not in the ledger"),
         (["%%svc\nCount", "%%svc\nFail"], "continue", "no text (it failed)"),
         (
+            ["%%svc\nCount", "%%svc --no-record\nFail"],
+            "continue",
+            "no text (it failed)",
+        ),
+        (
             ["%%svc -c plan\nCount", "%%svc -c plan\nFail"],
             "-c plan continue",
             "no text",
