@@ -41,5 +41,12 @@ def split_long(text: str) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
+def rest_words(shown: str, rest: str) -> str:
+    """Say how much the rest of a long text is, such as "55 more lines"."""
+    if shown.endswith("\n"):
+        return count_in_words(len(rest.rstrip("\n").split("\n")), "more lines")
+    return count_in_words(len(rest), "more characters")
+
+
 def _n_rows(line: str) -> int:
     return len(line) // ROW_CHARS + 1

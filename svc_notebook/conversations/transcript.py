@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, starmap
 
 from svc_notebook.display.escape import to_terminal, to_text
-from svc_notebook.display.front_end import as_streamed, fitted_to_terminal
+from svc_notebook.display.front_end import Output, as_streamed, fitted_to_terminal
 from svc_notebook.display.html_styles import (
     PLAIN_CODE,
     QUIET_LINE,
@@ -29,7 +29,7 @@ from svc_notebook.display.tool_runs import (
 from svc_notebook.service.request import ToolCall
 
 from .history import STALE, History, Turn, Version
-from .long_prompt import split_long, whole_label
+from .long_prompt import rest_words, split_long, whole_label
 from .picks import to_columns
 
 _ENTRY = "margin:.2em 0 .8em"
@@ -51,15 +51,34 @@ class MessageEntry:
     is_whole: bool = False  # if True, a long text is not folded
 
 
-def transcript(title: str, entries: Sequence[MessageEntry]) -> dict[str, str]:
-    """Draw messages below a title, as `text/html` and `text/plain`."""
+def transcript(
+    title: str, entries: Sequence[MessageEntry], *, whole: str = ""
+) -> dict[str, str]:
+    """Draw messages below a title, as `text/html` and `text/plain`.
+
+    A terminal cannot fold long texts. If `whole` is code that prints all of them, it
+    shows their beginnings, and names the code.
+    """
     head = quiet_html(f"<strong>{message_html(title)}</strong>") if title else ""
-    plain = [_entry_text(entry) for entry in entries] or ["(no turns yet)"]
+    has_room = not (whole and Output().columns())
+    shown = [*entries] if has_room else [*map(_shortened, entries)]
+    plain = [_entry_text(entry) for entry in shown] or ["(no turns yet)"]
+    if shown != [*entries]:
+        note = f"(long prompts are shortened; {whole} shows all)"
+        plain.append(fitted_to_terminal(to_terminal(note)))
     body = "".join(map(_entry_html, entries)) or quiet_html("no turns yet")
     return {
         "text/html": f"<div>{head}{body}</div>",
         "text/plain": "\n\n".join([fitted_to_terminal(to_terminal(title)), *plain]),
     }
+
+
+def _shortened(entry: MessageEntry) -> MessageEntry:
+    """Leave out what HTML would fold of a text, and say how much it is."""
+    if entry.is_markdown or entry.is_whole or not whole_label(entry.text):
+        return entry
+    text, rest = split_long(entry.text)
+    return replace(entry, text=text.rstrip("\n"), footer=f"({rest_words(text, rest)})")
 
 
 def _entry_text(entry: MessageEntry) -> str:
@@ -148,7 +167,8 @@ def system_notes(history: History) -> dict[str, str]:
 
 def to_transcript(history: History) -> dict[str, str]:
     """Return a static transcript as a MIME bundle."""
-    return transcript(history.name, to_entries(history))
+    whole = f"print(svc.conversation({history.name!r}).to_markdown())"
+    return transcript(history.name, to_entries(history), whole=whole)
 
 
 def _turn_entries(number: int, turn: Turn, note: str) -> tuple[MessageEntry, ...]:

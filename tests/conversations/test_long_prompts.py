@@ -7,6 +7,7 @@ import pytest
 
 import svc_notebook as svc
 from svc_notebook.conversations.long_prompt import MAX_ROWS, ROW_CHARS, split_long
+from tests.conversations.conftest import answered
 
 LINES = "\n".join(f"{n},Trang,<b>" for n in range(60))
 TABLE = f"Which is late?\n\n{LINES}\nAnswer in one line."
@@ -98,3 +99,43 @@ def test_code_between_fences_has_letters_of_one_width(
     assert coded.partition("```python\n")[2].startswith(f"{code}\n")
     assert "Why?" not in coded
     assert "In one line." not in coded
+
+
+@pytest.mark.parametrize(
+    ("prompt", "end", "line"),
+    [
+        (TABLE, "5,Trang,<b>", "(55 more lines)"),
+        ("lorem ipsum " * 400, "lorem ipsum", "(4,164 more characters)"),
+    ],
+)
+def test_a_terminal_shows_the_beginning(
+    plan: svc.Conversation,
+    monkeypatch: pytest.MonkeyPatch,
+    prompt: str,
+    end: str,
+    line: str,
+) -> None:
+    """It says how much is left out and, once, what shows all; replies are whole."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    with answered({"text": LINES}, {"text": "b"}):
+        plan.ask(prompt)
+        plan.ask(prompt)
+
+    text = plan._repr_mimebundle_()["text/plain"]
+
+    asked = " ".join(text.partition("1 · You\n")[2].partition("\n\nsvc-")[0].split())
+    assert prompt.startswith(text.partition("1 · You\n")[2].partition("\n")[0][:50])
+    assert asked.endswith(f"{end} {line}")
+    assert LINES in text
+    assert text.count("print(svc.conversation('plan').to_markdown()) shows all") == 1
+
+
+def test_a_terminal_has_nothing_to_say_of_short_prompts(
+    plan: svc.Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole is there."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    plan.ask("Count")
+
+    assert "to_markdown" not in plan._repr_mimebundle_()["text/plain"]
