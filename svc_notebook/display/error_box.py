@@ -11,7 +11,7 @@ from svc_notebook.errors import AskError, ServiceError, SvcError
 
 from .escape import to_terminal
 from .front_end import Bundle
-from .html_styles import message_html, verbatim_html
+from .html_styles import verbatim_message_html
 
 # fits a cell of 620 pixels, or a terminal; a kernel does not know the width of a cell
 LINE_CHARS = 72
@@ -19,8 +19,6 @@ _MIN_CHARS = 20  # even if a terminal reports fewer columns
 _REFUSED_STATUS = 400  # with a lower status, the error came within a stream
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _INDENT = "style=padding-left:.5em"  # about as a host indents the headline
-# all letters have one width, so code has a background
-_CODE = "<code style='background:rgba(127,127,127,.2);border-radius:3px'>"
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 # verbs that send nothing, so it is no news that nothing was sent; so are all `*_df`
 QUIET_VERBS = frozenset(
@@ -101,9 +99,9 @@ class ErrorBox:
     @property
     def bundle(self) -> Bundle:
         """The lines without the headline; a host breaks them at blanks."""
-        html = message_html("\n".join(self.lines), code=_CODE)
+        html = verbatim_message_html("\n".join(self.lines))
         return {
-            "text/html": f"<div {_INDENT}>{verbatim_html(html)}</div>",
+            "text/html": f"<div {_INDENT}>{html}</div>",
             "text/plain": "\n".join(self._wrapped(LINE_CHARS)),
         }
 

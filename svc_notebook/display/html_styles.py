@@ -27,6 +27,8 @@ _CARD = (
 )
 BODY = "<div style=overflow-wrap:break-word>"  # a long word stays within the width
 PLAIN_CODE = "<code style=background:none>"  # VS Code gives code a background
+# where all letters have one width
+_CODE_ON_GREY = "<code style='background:rgba(127,127,127,.2);border-radius:3px'>"
 # A single backtick on each side, in one line; others stay as they are.
 _IN_BACKTICKS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
@@ -43,6 +45,11 @@ def quiet_html(html: str, *, hint: str = "") -> str:
 def message_html(text: str, *, code: str = PLAIN_CODE) -> str:
     """Escape a message of this package; what is in backticks is shown as code."""
     return _IN_BACKTICKS.sub(rf"{code}\1</code>", to_text(text))
+
+
+def verbatim_message_html(text: str) -> str:
+    """Show a message of this package with its lines, in letters of one width."""
+    return verbatim_html(message_html(text, code=_CODE_ON_GREY))
 
 
 def warning_html(text: str) -> str:

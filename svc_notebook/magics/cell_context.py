@@ -18,7 +18,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from svc_notebook import Completion
-from svc_notebook.display.escape import to_text
 from svc_notebook.display.front_end import (
     Output,
     can_answer,
@@ -26,7 +25,7 @@ from svc_notebook.display.front_end import (
     fitted_to_terminal,
     parent_message,
 )
-from svc_notebook.display.html_styles import verbatim_html
+from svc_notebook.display.html_styles import verbatim_message_html
 from svc_notebook.display.reply_display import Final, Mode, ReplyDisplay
 from svc_notebook.errors import ParameterError
 from svc_notebook.service.request import CompletionRequest
@@ -285,7 +284,7 @@ class CellContext:
         if self.is_terminal:
             Output().write(f"{fitted_to_terminal(text)}\n")
             return
-        html = html or verbatim_html(to_text(text))
+        html = html or verbatim_message_html(text)
         Output().publish({"text/html": html, "text/plain": text}, None)
 
     def say_above(self, *, is_dry: bool = False) -> None:

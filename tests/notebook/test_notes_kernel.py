@@ -47,3 +47,26 @@ def test_a_warning_has_a_coloured_edge(kernel: Kernel) -> None:
     assert shown["data"]["text/plain"].startswith("Neither row= nor prompt= is given")
     assert "border-left" in shown["data"]["text/html"]
     assert "#767676" not in shown["data"]["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("%svc hide 'a <b>' 1", "%svc unhide 'a &lt;b&gt;' 1"),
+        ("%svc pin 'a <b>' 1", "%svc unpin 'a &lt;b&gt;' 1"),
+        ("%svc use emulator", "%svc Tell me a joke"),
+    ],
+)
+def test_what_a_command_says_shows_code_as_code(
+    kernel: Kernel, line: str, code: str
+) -> None:
+    """A notebook has no backticks, as in errors; the text for a terminal has them."""
+    kernel.run("%load_ext svc_notebook")
+    kernel.run("%svc use emulator")
+    kernel.run("%%svc -c 'a <b>'\nHi")
+
+    (shown,) = kernel.run(line).all("display_data")
+
+    assert f"border-radius:3px'>{code}</code>" in shown["data"]["text/html"]
+    assert "`" not in shown["data"]["text/html"]
+    assert "`" in shown["data"]["text/plain"]
