@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from svc_notebook.display.number_words import count_in_words
 from svc_notebook.service.params import shorten
 
 from .history import History, Turn
@@ -38,10 +39,12 @@ def change_words(before: History, after: History) -> str:
     old, new = _numbered(before), _numbered(after)
     added, deleted = [*(new.keys() - old.keys())], [*(old.keys() - new.keys())]
     changed = [key for key in old.keys() & new.keys() if old[key][1] != new[key][1]]
-    if len(deleted) > 1 and not new:
+    if len(deleted) != 1 and not new:
         return "conversation cleared"
     if len(added) + len(deleted) + len(changed) != 1:
-        return "several turns changed"
+        kinds = {"added": added, "deleted": deleted, "changed": changed}
+        counts = {kind: count_in_words(len(kinds[kind]), "turns") for kind in kinds}
+        return ", ".join(f"{counts[kind]} {kind}" for kind in kinds if kinds[kind])
     if changed:
         (_, was), (number, turn) = old[changed[0]], new[changed[0]]
         words = _turn_words(number, was, turn)

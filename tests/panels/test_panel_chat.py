@@ -327,6 +327,16 @@ def test_undo_and_redo_say_which_change_they_made(open_page: OpenPage) -> None:
     ] + ["Redone: turn 1 added (First question)."]
 
 
+def test_undo_of_a_reset_without_turns_says_so(open_page: OpenPage) -> None:
+    """No turn has changed by it."""
+    page = open_page("plan")
+    svc.conversation("plan").reset()
+    page.say("undo")
+
+    [said] = page.all("stepped")
+    assert said["text"] == "Undone: conversation cleared. Redo brings it back."
+
+
 def test_undo_of_an_edit_says_so(open_page: OpenPage) -> None:
     """Its prompt differs; it names the prompt that is taken back."""
     page = open_page()

@@ -486,8 +486,14 @@ def test_turns_of_another_notebook_are_offered_before_sending(
     page.say("newer", on=True)
     view = page.view
     page.say("undo")
+    page.say("redo")
+    page.say("undo")
 
     assert (silent, noted, view["newer"]) == ("", NEWER, "")
+    assert [said["text"] for said in page.all("stepped")][:2] == [
+        "Undone: 2 turns added. Redo brings it back.",
+        "Redone: 2 turns added.",
+    ]
     assert [turn["prompt"] for turn in view["turns"]] == [
         "Is it blue?",
         "Here",
@@ -577,6 +583,9 @@ def test_after_run_all_the_panel_offers_the_turns_asked_before(
     ]
     assert [turn["n_versions"] for turn in added["turns"]] == [2, 1, 1]
     assert not added["turns"][0]["is_stale"]
+    assert page.all("stepped")[0]["text"].startswith(
+        "Undone: 2 turns added, 1 turn changed. "  # the first has an earlier answer
+    )
     assert (undone["newer"], undone["n_turns"]) == (OLDER, 1)
     assert (page.view["newer"], page.view["n_turns"]) == ("", 3)
 
