@@ -76,16 +76,20 @@ def ask(notebook: Notebook) -> None:
     expect(docked(notebook).locator(".svc-foot")).to_be_visible()
 
 
-def test_control_m_goes_from_the_side_area_to_the_notebook(bench: Bench) -> None:
-    """To the cell that is active there, where the notebook's keys work."""
+def test_keys_go_from_the_side_area_to_the_notebook_and_back(bench: Bench) -> None:
+    """Control+M to the active cell, where its keys work; Tab and Escape back."""
     notebook = open_docked(bench, "leave", "1 + 1")
     ask(notebook)
     n_cells = notebook.cells.count()
 
-    docked(notebook).get_by_role("textbox", name="Message").press("Control+m")
+    composer = docked(notebook).get_by_role("textbox", name="Message")
+    composer.press("Control+m")
     notebook.page.keyboard.press("b")
-
     expect(notebook.cells).to_have_count(n_cells + 1)
+
+    for key in ("Enter", "Escape", "Tab", "Tab", "Tab", "Escape"):
+        notebook.page.keyboard.press(key)
+    expect(composer).to_be_focused()
 
 
 def test_a_docked_panel_chats_and_comes_to_the_front(bench: Bench) -> None:
