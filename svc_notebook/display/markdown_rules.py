@@ -316,6 +316,14 @@ class _SafeRenderer(RendererHTML):
         content = tokens[idx].content
         return to_text(content[len(_punctuation_behind_math(tokens, idx)) :])
 
+    def softbreak(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
+        # Letters, addresses and poems are written with single line breaks.
+        beside = tokens[max(idx - 1, 0) : idx + 2]
+        is_formula = any(
+            token.type == "math" and _is_display(token.content) for token in beside
+        )
+        return "\n" if is_formula else "<br>\n"
+
     def paragraph_open(
         self,
         tokens: Sequence[Token],

@@ -332,6 +332,18 @@ def test_tables_without_dollars_are_read_as_markdown_says(text: str) -> None:
     assert cells(with_a_formula_below) == expected
 
 
+def test_lines_of_a_paragraph_stay_lines() -> None:
+    """As a letter or a poem is written; a formula of its own line needs no break."""
+    html = to_html("Best regards,\n**Suda**  \nฝ่ายต้อนรับ\n\n- one\n  two\n\n> a\n> b\n")
+    formula = to_html("It is\n$$x$$\nhere\n")
+
+    assert [line.strip() for line in re.sub("<(?!br)[^>]*>", "", html).split("\n")] == [
+        *("Best regards,<br>", "Suda<br />", "ฝ่ายต้อนรับ"),
+        *("", "one<br>", "two", "", "", "a<br>", "b", "", ""),
+    ]
+    assert "<br" not in formula
+
+
 def test_math_over_lines_is_one_paragraph() -> None:
     """Lines of math are not read as lists or headings."""
     html = to_html("$$\nx\n- y\n=\nz\n$$\n")
