@@ -28,6 +28,7 @@
   const SIDE_PX = 400;
   const SIDE_SHARE = 0.4; // of the window, at most; and it is never wider than the notebook
   const SIDE_STATE = "svc-notebook:side-area"; // kept in the workspace, as the width is
+  const SIDE_TABS = "svc-notebook:side-tabs"; // kept in the browser's tab, over a reload
 
   const PROMPT = /^\s*%%svc(?!\S)/;
   const RAW = /\s--raw(?!\S)/; // nothing is put in for `{{name}}`
@@ -327,6 +328,48 @@
     if (side_px !== fit_px) split.layout.moveHandle(at - 1, edge.offsetLeft + side_px - fit_px);
   };
 
+  /** Keep the tabs of docked panels in order over a reload, and the same one in front.
+   *
+   * A panel that comes back puts itself last and in front.
+   */
+  const keepSideTabs = (shell) => {
+    const panels = new Map(); // by the ids of their sidecars, which outlive the page
+    const left = JSON.parse(sessionStorage.getItem(SIDE_TABS) ?? "{}");
+    const { tabs = [] } = left;
+    let { front } = left; // a panel or another tool, "" if the area was closed; until the user chooses
+    const inFront = () => [...shell.widgets("right")].find(({ isVisible }) => isVisible)?.id ?? "";
+    const bring = (id) => (id ? shell.activateById(panels.get(id)?.id ?? id) : shell.collapseRight());
+    const choose = () => {
+      front = undefined;
+    };
+
+    document.addEventListener(DOCKED, ({ target, detail: { sidecar } }) => {
+      const panel = [...shell.widgets("right")].find(({ node }) => node.contains(target));
+      if (!panel) return; // the user has moved it to the left
+      panels.set(sidecar, panel);
+      if (!tabs.includes(sidecar)) {
+        tabs.push(sidecar);
+        return choose();
+      }
+      const shown = inFront();
+      const ordered = tabs.map((id) => panels.get(id)).filter((panel) => panel?.isAttached);
+      const found = [...shell.widgets("right")].filter((panel) => ordered.includes(panel));
+      if (found.some((panel, at) => panel !== ordered[at])) {
+        for (const panel of ordered) shell.add(panel, "right");
+        bring(shown);
+      }
+      if (front !== undefined) bring(front);
+    });
+    const isTab = ({ target }) => target.closest?.(".jp-SideBar.jp-mod-right");
+    document.addEventListener("pointerdown", (event) => isTab(event) && choose(), { capture: true });
+    window.addEventListener("pagehide", () => {
+      const isAwaited = tabs.includes(front) && !panels.has(front);
+      const shown = inFront();
+      if (!isAwaited) front = tabs.find((id) => panels.get(id)?.id === shown) ?? shown;
+      if (tabs.length) sessionStorage.setItem(SIDE_TABS, JSON.stringify({ tabs, front }));
+    });
+  };
+
   /** Whether a drag begins at the edge of the right side area. */
   const isSideEdge = ({ target }) => {
     const edge = target.closest?.("#jp-main-split-panel > .lm-SplitPanel-handle");
@@ -407,7 +450,8 @@
       },
       {
         id: "svc-notebook:side-area",
-        description: "Fits the side area to a chat and to the window, until the user drags its edge.",
+        description:
+          "Fits the side area to a chat and to the window, until the user drags its edge; keeps its tabs.",
         autoStart: true,
         requires: [statedb.IStateDB],
         activate: ({ shell }, states) => {
@@ -420,6 +464,7 @@
           new ResizeObserver(fit).observe(shell.node);
           const choose = (event) => isSideEdge(event) && states.save(SIDE_STATE, { isWidthChosen: true });
           document.addEventListener("pointerdown", choose, { capture: true });
+          keepSideTabs(shell);
         },
       },
     ];

@@ -423,7 +423,9 @@ class PanelController:
             self._widget = widget
             if is_docked and not self.context.side_area.sidecar_id:
                 self.dock()
-            elif not is_docked:
+            elif is_docked:
+                self.context.comm.send({"t": "front"})
+            else:
                 self.undock()
             self.context.static_transcript.show(history, widget)
             return

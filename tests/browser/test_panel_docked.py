@@ -1,6 +1,7 @@
 """A panel in JupyterLab's side area, and what is said where there is none."""
 
 import os
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
@@ -123,13 +124,6 @@ def test_a_docked_panel_chats_and_comes_to_the_front(bench: Bench) -> None:
     look(notebook, "docked-dark")
 
 
-def width_px(notebook: Notebook) -> float:
-    """Return how wide the panel in front is."""
-    box = docked(notebook).filter(visible=True).bounding_box()
-    assert box
-    return box["width"]
-
-
 def has_width(notebook: Notebook, least_px: int, most_px: int) -> None:
     """Wait until the panel in front is so wide."""
     is_so_wide = f"""() => [...document.querySelectorAll("#jp-right-stack .svc-panel")]
@@ -174,8 +168,10 @@ def test_a_panel_opens_wide_enough_and_keeps_a_width_that_was_dragged(
     is_docked_once(notebook)
     notebook.wait_idle()
     notebook.run(1)
-    expect(docked(notebook).filter(visible=True)).to_have_count(1)
-    assert width_px(notebook) < 280
+    expect(docked(notebook).filter(visible=True)).to_have_attribute(
+        "aria-label", "Conversation plan"
+    )
+    has_width(notebook, 200, 280)
 
 
 def test_a_panel_leaves_most_of_a_small_window_to_the_notebook(bench: Bench) -> None:
@@ -321,6 +317,143 @@ def test_a_closed_panel_is_in_its_cell(bench: Bench) -> None:
     notebook.save()
     notebook.page.reload()
     is_docked_once(notebook)
+
+
+def tabs_of_panels(notebook: Notebook) -> list[str]:
+    """Return the titles of the docked panels, with a star at the one in front."""
+    found = notebook.page.locator(
+        ".jp-SideBar.jp-mod-right li:has(.lm-TabBar-tabCloseIcon:visible)"
+    )
+    script = """(tabs) => tabs.map((tab) => tab.innerText.trim().split(" - ")[0]
+      + (tab.matches(".lm-mod-current") ? "*" : ""))"""
+    titles: list[str] = found.evaluate_all(script)
+    return titles
+
+
+def reload(notebook: Notebook, n_panels: int) -> None:
+    """Save, reload the page, and wait until its docked panels are all there."""
+    notebook.save()
+    notebook.page.reload()
+    expect(docked(notebook)).to_have_count(n_panels)
+    for number in range(n_panels):
+        expect(docked(notebook).nth(number)).to_have_attribute(
+            "aria-label", re.compile("Conversation ")
+        )
+    notebook.wait_idle()
+    lines = notebook.page.locator(".jp-Cell .svc-away")
+    expect(lines).to_have_count(n_panels)
+
+
+def open_three(bench: Bench, name: str) -> Notebook:
+    """Open a notebook with three docked panels, the last one in front."""
+    names = ("english", "thai", "lao")
+    notebook = bench.open(bench.write(name, *map(OPEN.format, names)))
+    notebook.page.set_viewport_size({"width": 1400, "height": 900})
+    for number in range(4):
+        notebook.wait_idle()
+        notebook.run(number)
+    for title in names:
+        expect(tabs(notebook, title)).to_have_count(1)
+    assert tabs_of_panels(notebook) == ["english", "thai", "lao*"]
+    return notebook
+
+
+@pytest.mark.parametrize("front", ["english", "thai", "lao"])
+def test_a_reload_keeps_the_tabs_and_the_one_in_front(bench: Bench, front: str) -> None:
+    """In their order, as often as the page is reloaded."""
+    notebook = open_three(bench, f"order-{front[:2]}")
+    if front != "lao":
+        tabs(notebook, front).click()
+    before = tabs_of_panels(notebook)
+    assert f"{front}*" in before
+
+    for _ in range(2):
+        reload(notebook, 3)
+        assert tabs_of_panels(notebook) == before
+        expect(docked(notebook).filter(visible=True)).to_have_attribute(
+            "aria-label", f"Conversation {front}"
+        )
+
+
+def test_a_closed_side_area_stays_closed_after_a_reload(bench: Bench) -> None:
+    """Its tabs are there, in their order."""
+    notebook = open_three(bench, "closed-area")
+    tabs(notebook, "lao").click()
+    assert tabs_of_panels(notebook) == ["english", "thai", "lao"]
+
+    reload(notebook, 3)
+
+    assert tabs_of_panels(notebook) == ["english", "thai", "lao"]
+    expect(docked(notebook).filter(visible=True)).to_have_count(0)
+
+
+def test_a_reload_brings_no_other_tab_to_the_front(bench: Bench) -> None:
+    """Where another tool of JupyterLab is in front, it stays there."""
+    notebook = open_three(bench, "inspected")
+    inspector = notebook.page.locator("li[data-id='jp-property-inspector']")
+    inspector.click()
+    expect(notebook.page.locator("#jp-property-inspector")).to_be_visible()
+
+    reload(notebook, 3)
+
+    assert tabs_of_panels(notebook) == ["english", "thai", "lao"]
+    expect(notebook.page.locator("#jp-property-inspector")).to_be_visible()
+
+
+def test_a_reload_keeps_the_tabs_of_several_notebooks(bench: Bench) -> None:
+    """Also where the notebook that loads first, in front, has docked its panel last."""
+    notebook = open_docked(bench, "one")
+    bench.write("other", OPEN.format("shop"))
+    cells = open_next(notebook, "other")
+    for cell in range(2):
+        cells.nth(cell).locator(".cm-content").click()
+        notebook.command("notebook:run-cell")
+        notebook.wait_idle()
+    expect(tabs(notebook, "shop")).to_have_count(1)
+    notebook.save()
+    tabs(notebook).click()
+    assert tabs_of_panels(notebook) == ["plan*", "shop"]
+
+    for _ in range(2):
+        notebook.save()
+        notebook.page.reload()
+        for title in ("plan - one", "shop - other"):  # given once they are in place
+            expect(tabs(notebook, title)).to_have_count(1)
+        expect(docked(notebook).filter(visible=True)).to_have_attribute(
+            "aria-label", "Conversation plan"
+        )
+        assert tabs_of_panels(notebook) == ["plan*", "shop"]
+    look(notebook, "docked-reloaded")
+
+
+def test_a_message_after_a_reload_moves_nothing(bench: Bench) -> None:
+    """Of two docked panels on one conversation, the same one stays in front."""
+    in_cell = "import svc_notebook as svc\nsvc.panel('plan')"
+    lines = "\n".join("1 + 1" for _ in range(30))
+    cells = (in_cell, PLAN, lines, lines, in_cell, lines, PLAN, lines)
+    notebook = bench.open(bench.write("two-docked", *cells))
+    for number in (0, 1, 2, 5, 7):
+        notebook.wait_idle()
+        notebook.run(number)
+    expect(docked(notebook)).to_have_count(2)
+    tabs(notebook).first.click()
+    notebook.enter(0)
+    before = tabs_of_panels(notebook)
+    assert before == ["plan*", "plan"]
+
+    for n in range(2):
+        notebook.save()
+        notebook.page.reload()
+        expect(docked(notebook)).to_have_count(2)
+        notebook.wait_idle()
+        panel = docked(notebook).filter(visible=True)
+        composer = panel.get_by_role("textbox", name="Message")
+        composer.fill("Name three teas")
+        composer.press("Enter")
+        expect(panel.locator(".svc-foot")).to_have_count(n + 1)
+        notebook.wait_idle()
+        expect(composer).to_be_focused()
+        assert tabs_of_panels(notebook) == before
 
 
 def test_a_panel_of_the_kernel_before_gives_way(bench: Bench) -> None:

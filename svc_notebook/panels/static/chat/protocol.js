@@ -62,6 +62,7 @@
  * @typedef {{t: "status", text: string, until_ms: ?number}} StatusMessage
  * @typedef {{t: "ended", text: string}} EndedMessage
  * @typedef {{t: "stepped", text: string}} SteppedMessage says which change was undone or redone
+ * @typedef {{t: "front"}} FrontMessage the cell of a docked panel has run again
  * @typedef {{t: "problem", text: string}} ProblemMessage
  * @typedef {{t: "names", text: string, offers: Offer[], is_all: boolean}} NamesMessage
  * @typedef {{t: "size", name: string, kind: string, n_tokens: number,
@@ -120,6 +121,7 @@ const TAKE = {
   column: (connection, message) => connection.takeColumn(message),
   status: (connection, message) => connection.takeStatus(message),
   ended: (connection, message) => connection.takeEnd(message),
+  front: (connection) => connection.views.forEach(({ side }) => side.toFront()),
   stepped: (connection, { text }) => connection.views.forEach((view) => view.tellBriefly(text)),
   problem: (connection, message) => connection.takeProblem(message),
   heard: (connection, message) => connection.takeHeard(message),

@@ -58,15 +58,16 @@ class SideArea {
     if (this.isPlaced || !root.isConnected) return;
     this.isPlaced = true;
     const { sidecar_id: sidecar = "" } = connection.view;
-    if (!sidecar) return;
-    if (root.closest(".jp-Cell, .cell")) {
-      if (this.docked && !this.docked.isVisible) connection.send({ t: "dock" });
-    } else if (root.closest(".jupyterlab-sidecar")) {
-      this.sidecar = sidecar;
-      this.manager.context?.pathChanged.connect(this.drawTab);
-      root.dispatchEvent(new CustomEvent(DOCKED, { detail: this, bubbles: true }));
-      connection.draw();
-    }
+    if (!sidecar || !root.closest(".jupyterlab-sidecar")) return;
+    this.sidecar = sidecar;
+    this.manager.context?.pathChanged.connect(this.drawTab);
+    root.dispatchEvent(new CustomEvent(DOCKED, { detail: this, bubbles: true }));
+    connection.draw();
+  }
+
+  /** Come to the front: the panel's cell has run again. */
+  toFront() {
+    if (this.sidecar && !this.isVisible) this.panel.send("dock");
   }
 
   draw() {
