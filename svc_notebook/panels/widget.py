@@ -98,7 +98,8 @@ class Panel(AnyWidget):
         if key:
             return state
         self._controller.repeat_static()
-        return {**state, "view": self._controller.view.whole()}
+        is_new = self.comm is None
+        return {**state, "view": self._controller.view.whole() | {"is_new": is_new}}
 
     def hear(self, content: object) -> None:
         """Carry out a message from the browser."""

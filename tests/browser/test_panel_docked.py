@@ -456,6 +456,24 @@ def test_a_message_after_a_reload_moves_nothing(bench: Bench) -> None:
         assert tabs_of_panels(notebook) == before
 
 
+def test_a_draft_comes_back_in_the_panel_where_it_was_typed(bench: Bench) -> None:
+    """Not in the panel of a cell on the same conversation."""
+    in_cell = "import svc_notebook as svc\nsvc.panel('plan')"
+    notebook = bench.open(bench.write("typed", in_cell, PLAN))
+    for number in range(3):
+        notebook.wait_idle()
+        notebook.run(number)
+    typed = docked(notebook).get_by_role("textbox", name="Message")
+    cell = notebook.shown(1).get_by_role("textbox", name="Message")
+    typed.fill("A draft")
+    expect(cell).to_have_value("")
+
+    for _ in range(2):
+        reload(notebook, 1)
+        expect(typed).to_have_value("A draft")
+        expect(cell).to_have_value("")
+
+
 def test_a_panel_of_the_kernel_before_gives_way(bench: Bench) -> None:
     """It says that the kernel has ended, until the cell has run again."""
     notebook = open_docked(bench, "restarted")

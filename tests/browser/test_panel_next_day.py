@@ -249,6 +249,35 @@ def test_a_draft_outlives_the_kernel(bench: Bench, place: str, cell: str) -> Non
 
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])
+def test_a_draft_stays_in_its_panel(bench: Bench, place: str) -> None:
+    """After a reload no other panel of the conversation has it, also a new one.
+
+    The panel may be so far below that the front end has not drawn it yet.
+    """
+    lines = "\n".join("1 + 1" for _ in range(40))
+    cells = (OPEN, OPEN, lines, lines, lines, OPEN)
+    notebook = bench.open(bench.write(f"stays-{place}", *cells), place=place)
+    for number in (0, 1, 6):
+        notebook.wait_idle()
+        notebook.run(number)
+    composer(notebook, 6).fill("A draft")
+    expect(composer(notebook)).to_have_value("")
+    notebook.enter(0)
+    notebook.save()
+
+    notebook.page.reload()
+    expect(composer(notebook)).to_be_enabled()
+    notebook.wait_idle()
+    notebook.run(2)
+    expect(composer(notebook, 2)).to_be_enabled()
+    notebook.enter(6)
+
+    expect(composer(notebook, 6)).to_have_value("A draft")
+    expect(composer(notebook)).to_have_value("")
+    expect(composer(notebook, 2)).to_have_value("")
+
+
+@pytest.mark.parametrize("place", ["lab", "notebook"])
 def test_the_save_key_saves_the_notebook(bench: Bench, place: str) -> None:
     """Pressed in the panel, Ctrl+S does what it does elsewhere in the notebook."""
     notebook = bench.open(bench.write(f"save-{place}", OPEN), place=place)

@@ -32,6 +32,7 @@ class KernelConnection {
   }
 
   join(view) {
+    this.isLeft = false; // nor was it before the first view: a cell out of sight has none yet
     this.views.add(view);
     this.kernelChanged?.connect(this.check);
     this.greet();
@@ -39,7 +40,8 @@ class KernelConnection {
 
   leave(view) {
     this.views.delete(view);
-    if (this.views.size) return;
+    this.isLeft = !this.views.size;
+    if (!this.isLeft) return;
     clearTimeout(this.timer);
     this.kernelChanged?.disconnect(this.check);
   }

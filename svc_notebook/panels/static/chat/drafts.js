@@ -14,9 +14,9 @@ class Drafts {
     this.meter = null; // the size of the next request with the draft
     this.measured = "";
     this.key = this.findKey();
-    const draft = stored("draft", this.key) || this.takeOver();
-    const { text = "", chips = [] } = JSON.parse(draft || "{}");
-    Object.assign(this, { text, chips }); // the chips are attached to the text
+    this.read(stored("draft", this.key));
+    // after a reload, the panel whose draft it is may come later than this one
+    if (connection.view.is_new && !this.text && !this.chips.length) this.takeOver();
     document.addEventListener(TAKE_DRAFT, (event) => this.give(event));
     this.pending = null; // sent, but not yet confirmed by the kernel
     this.edited = null; // an edited prompt without an answer yet
@@ -28,6 +28,12 @@ class Drafts {
     return [view.panel_id, model.widget_manager?.context?.path, view.name].join("\n");
   }
 
+  /** Take a stored draft; none empties it. */
+  read(draft) {
+    const { text = "", chips = [] } = JSON.parse(draft || "{}");
+    Object.assign(this, { text, chips }); // the chips are attached to the text
+  }
+
   /** Take the draft of another panel of this conversation that is not used any more. */
   takeOver() {
     const place = this.key.slice(this.key.indexOf("\n"));
@@ -36,16 +42,16 @@ class Drafts {
       const event = new CustomEvent(TAKE_DRAFT, { detail, cancelable: true });
       if (!document.dispatchEvent(event)) continue;
       store("draft", detail, "");
-      return draft;
+      return this.read(draft);
     }
   }
 
   /** Give the draft away, unless this panel is in use. */
   give(event) {
-    const { views, isDead } = this.connection;
+    const { isLeft, isDead } = this.connection;
     if (event.detail !== this.key) return;
-    if (views.size && !isDead) event.preventDefault();
-    else Object.assign(this, { text: "", chips: [] });
+    if (!isLeft && !isDead) event.preventDefault();
+    else this.read();
   }
 
   /** Keep the draft and its chips for a reload of the page, and for the next panel. */

@@ -85,7 +85,7 @@
  *   main_writes: number, turns: Turn[], n_turns: number, n_older: number, live: ?Live, can: string[],
  *   meter: Meter, notice: string, is_problem: boolean, is_restored: boolean, cells: object, newer: string, settings: object, unusable: object, refused: object, fields: Field[],
  *   send_on_enter: boolean, compare: Compare, tools: string[], ask: ?Question, is_whole: boolean, nth: number,
- *   seq: number}} View
+ *   seq: number, is_new: boolean}} View `is_new` if the panel was opened now, false after a reload
  * @typedef {{id: string, number: number, prompt: string, whole: string, attached: Attached[], model: string,
  *   choices: Choice[],
  *   picked: number, ended: string, footer: string, system: string, badges: string[], tool_runs: ToolRun[],
