@@ -223,8 +223,13 @@
     const isLeft = () =>
       next < last && isUnrun(notebook.widgets[next]) && markOf(next).digest === digestOf(sourceOf(next));
 
+    const isPut = (at) => at < last && markOf(at).digest === mark.digest;
+    const isChanged = [...notebook.widgets.keys()].some((at) => at >= next && isPut(at));
+
     let what = "inserted";
-    if (same <= last) {
+    if (same > last && isChanged) {
+      what = "changed";
+    } else if (same <= last) {
       what = same === next ? "next" : "below";
     } else if (isLeft()) {
       what = "replaced";

@@ -50,6 +50,7 @@ _FOUND = {
     "replaced": "replaced earlier code in the next cell, and was not run",
     "next": "is already in the next cell",
     "below": "is already in a cell below",
+    "changed": "is in a cell below, where you have changed it since",
 }
 EXTENSION_PAYLOAD = "svc_notebook"  # front ends without the extension ignore it
 

@@ -89,6 +89,32 @@ def test_only_code_that_nobody_touched_is_replaced(bench: Bench, place: str) -> 
     wait_for_sources(notebook, [ask, "y = 3", "y = 2", "y = 1 + 1", "'last'"])
 
 
+def test_code_that_was_corrected_stays_alone(bench: Bench, place: str) -> None:
+    """Run All does not bring back what was wrong, and a new kernel does not either."""
+    path = bench.write(f"right-{place}", "%%svc\nThe same", "%svc insert", "'last'")
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    run_again(notebook, 2, "The code is in the next cell")
+    notebook.enter(3)
+    notebook.page.keyboard.type(" or 2")
+    corrected = ["%%svc\nThe same", "%svc insert", "x = 1 < 2 or 2", "'last'"]
+    said = "The code is in a cell below, where you have changed it since"
+    notebook.run_all()
+
+    expect(notebook.shown(2)).to_contain_text(said)
+    expect(notebook.cells.nth(4)).to_contain_text("[8]:")
+    wait_for_sources(notebook, corrected)
+    notebook.page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()"
+    )
+    notebook.run_all()
+    expect(notebook.cells.nth(4)).to_contain_text("[5]:")
+    expect(notebook.shown(2)).to_contain_text(said)
+    wait_for_sources(notebook, corrected)
+
+
 def test_code_that_was_deleted_is_put_there_again(bench: Bench, place: str) -> None:
     """The cell that asks for it need not change."""
     path = bench.write(f"again-{place}", "%%svc\nThe same", "%svc insert", "'last'")
