@@ -587,6 +587,19 @@ def fit_note(request: CompletionRequest) -> str:
     )
 
 
+def leaves_room(request: CompletionRequest) -> bool:
+    """Say whether `fit` asked for far less than the prompt probably leaves.
+
+    It keeps to the upper bound of the prompt, which for Thai may be far too high.
+    """
+    context_tokens, n_tokens = request.context_tokens, request.params.get("max_tokens")
+    if not request.is_fitted or n_tokens is None or context_tokens is None:
+        return False
+    prompt = estimate_prompt_tokens(request.messages, request.tools, info=request.info)
+    left = context_tokens - MARGIN_TOKENS - prompt.best
+    return left > 1.2 * n_tokens and n_tokens != request.info.max_reply_tokens
+
+
 def more_room(request: CompletionRequest) -> str:
     """Return how to get a longer reply to a request whose reply was cut."""
     if request.is_fitted and "max_tokens" not in request.params:

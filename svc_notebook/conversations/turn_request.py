@@ -36,6 +36,7 @@ from svc_notebook.tokens import (
     check_max_tokens,
     context_source_note,
     estimate_prompt_tokens,
+    leaves_room,
     room_for_reply,
     with_max_tokens,
 )
@@ -412,8 +413,11 @@ def _limit_text(exchange: Exchange) -> str:
     if (max_tokens := exchange.max_tokens) is None:
         return "the server's own limit"
     param = "max_tokens" if "max_tokens" in exchange.request.params else "the default"
-    source = "all that was left" if exchange.request.is_fitted else param
-    return f"{max_tokens:,} tokens ({source})"
+    if leaves_room(exchange.request):
+        param = "all that was sure to be left; a number in max_tokens may get more"
+    elif exchange.request.is_fitted:
+        param = "all that was left"
+    return f"{max_tokens:,} tokens ({param})"
 
 
 def _add_continuation(

@@ -61,6 +61,18 @@ def test_a_cut_reply_says_which_limit_cut_it(
     assert words in page.ask("Walk")["ended"]
 
 
+def test_a_cut_reply_says_if_a_number_may_get_more(open_page: OpenPage) -> None:
+    """For Thai, the upper bound of the prompt may be far above its likely size."""
+    page = open_page()
+
+    ended = page.ask("แขกบอกว่าสระปิด " * 400 + "Walk")["ended"]
+
+    assert "Cut at " in ended
+    assert (
+        "(all that was sure to be left; a number in max_tokens may get more)" in ended
+    )
+
+
 def test_a_continued_version_has_the_settings_it_was_asked_with(
     open_page: OpenPage,
 ) -> None:
