@@ -592,7 +592,7 @@ def leaves_room(request: CompletionRequest) -> bool:
 
     It keeps to the upper bound of the prompt, which for Thai may be far too high.
     """
-    context_tokens, n_tokens = request.context_tokens, request.params.get("max_tokens")
+    context_tokens, n_tokens = request.context_tokens, request.max_tokens
     if not request.is_fitted or n_tokens is None or context_tokens is None:
         return False
     prompt = estimate_prompt_tokens(request.messages, request.tools, info=request.info)
