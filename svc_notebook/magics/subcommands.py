@@ -146,6 +146,7 @@ _BARE = re.compile(
 )  # ASCII: a Thai sentence has no blanks
 # With so many words between a command's name and "?", a line is a question.
 _MIN_QUESTION_WORDS = 3
+_MOST_ARGUMENTS = 3
 _VALUE = re.compile(r"[=:]?\s*(-?[\d.]+|true|false|on|off|none)", re.IGNORECASE)
 
 
@@ -177,6 +178,7 @@ def parse_command(
     if len(words) == 1 and first.endswith("?") and first.rstrip("?") in BY_NAME:
         return CommandLine("help", (first,))
     hint = _usage_hint(command) if command else _hint_at_command(first, rest)
+    hint = hint or _hint_at_conversation(rest, is_name)
     is_bare = not (has_more or rest) and _BARE.fullmatch(first)
     if hint is None and not is_bare:
         return _question(text)
@@ -238,6 +240,18 @@ def _ambiguous(text: str, hint: str) -> ParameterError:
         f"%svc {text}: a command or a question? {hint}; to ask, "
         f"write `%svc ask {text}`.",
         param="line",
+    )
+
+
+def _hint_at_conversation(
+    rest: Sequence[str], is_name: Callable[[str], bool]
+) -> str | None:
+    """Return a hint for a line such as `undo NAME`; None if it names none."""
+    if not 1 <= len(rest) <= _MOST_ARGUMENTS or not is_name(rest[0]):
+        return None
+    return (
+        "`%svc help` lists the commands for conversations; Python has more, such as "
+        f"`svc.conversation({rest[0]!r}).undo()` and `rename`"
     )
 
 

@@ -171,6 +171,21 @@ def test_commands_of_other_tools_ask_back(
     assert emulator.requests == ()
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["undo plan", "rename plan trip", "prefer plan 2 1", "pni plan 1", "export plan"],
+)
+def test_an_unknown_word_before_a_conversation_is_not_sent(line: str) -> None:
+    """A model would answer as if it had done it; a question about it is sent."""
+    is_name = {"plan"}.__contains__
+
+    with pytest.raises(ParameterError, match=r"a command or a question\?.*undo\(\)"):
+        parse_command(line, is_name=is_name)
+
+    for question in ("undo plan?", "draw a plan", "what plan is the best of all"):
+        assert parse_command(question, is_name=is_name).name == "ask"
+
+
 def test_ask_needs_a_question() -> None:
     """`%svc ask` alone is refused with an example."""
     with pytest.raises(ParameterError, match="needs a question"):
