@@ -1,9 +1,10 @@
 """Our rules for the Markdown parser, and for the HTML of what it found.
 
 A block rule never looks ahead, so that closed blocks do not change when more text
-comes. Math between dollars, or between backslashes with brackets, reaches the host
-unchanged. Text that a model wrote reaches HTML only through `to_text` or `to_spans`.
-`markdown` alone uses this module, and loads it at first use.
+comes. Math between dollars, between backslashes with brackets, or in an environment
+such as `align` reaches the host unchanged. Text that a model wrote reaches HTML only
+through `to_text` or `to_spans`. `markdown` alone uses this module, and loads it at
+first use.
 """
 
 import re
@@ -31,6 +32,10 @@ _DISPLAY = f"{_SCROLLS};display:block"
 # Within a box that scrolls, the margins of a typeset formula add to those around it.
 _NEARER = "style=margin-top:-.5em;margin-bottom:0"
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+# Those that stand for a whole formula, which hosts typeset without dollars around.
+_ENVIRONMENT = re.compile(
+    r"\\begin(\{(?:align|alignat|eqnarray|equation|flalign|gather|multline)\*?\})"
+)
 _MATHEMATICAL = re.compile(r"[\\^_=+<>{}]")
 _AMOUNT = re.compile(r"\.?\d")
 # The signs are those of minus, times, division and so on. Numbers are such as
@@ -42,6 +47,9 @@ _FACTOR = re.compile(r"[\\^_a-zA-Z]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)(?![a-zA-Z])")
 # In TeX, what follows a bare percent sign is a comment, and is not shown.
 _PERCENT = re.compile(r"(?<=\d)%")
+# A label shows nothing, but the second one of a name on a page is an error to the host,
+# as when a reply is drawn again.
+_MATH_LABEL = re.compile(r"(?<!\\)\\label\{[^{}]*\}")
 # It stays on the line of a formula: browsers may break the line between them.
 _PUNCTUATION = re.compile(r"[-.,:;!?%)\]}'\"\u2019\u201d\u2026\u3001\u3002\uff0c]{1,3}")
 _UNBROKEN = "style=white-space:nowrap"
@@ -89,24 +97,26 @@ def _is_word(after: str) -> bool:
     return after[:1].isalnum() and not _ORDINAL.match(after)
 
 
-def _opener_at(text: str, position: int) -> str | None:
-    """Return the math delimiter that begins at this position; None if there is none."""
+def _delimiters_at(text: str, position: int = 0) -> tuple[str, str]:
+    """Return the math delimiter that begins here, and its closing one; "" if none."""
     two = text[position : position + 2]
-    if two in _CLOSERS:
-        return two
-    return "$" if two[:1] == "$" else None
+    opener = two if two in _CLOSERS else two[:1]
+    if opener in _CLOSERS:
+        return opener, _CLOSERS[opener]
+    environment = _ENVIRONMENT.match(text, position)
+    return (environment[0], f"\\end{environment[1]}") if environment else ("", "")
 
 
 def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
-    opener = _opener_at(state.src, state.pos)
-    if opener is None:
+    opener, closer = _delimiters_at(state.src, state.pos)
+    if not opener:
         return False
     start = state.pos + len(opener)
     last = min(state.posMax, start + MAX_MATH_CHARS)
-    end = state.src.find(_CLOSERS[opener], start, last)
+    end = state.src.find(closer, start, last)
     if end < 0:
         return False
-    after = end + len(opener)
+    after = end + len(closer)
     before, following = state.src[: state.pos][-1:], state.src[after : after + 3]
     if not is_math(state.src[start:end], opener, before, following):
         return False
@@ -123,11 +133,10 @@ def _line(state: StateBlock, number: int) -> str:
 
 def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
     text = _line(state, first)
-    opener = text[:2]
-    if state.is_code_block(first) or opener not in ("$$", "\\["):
+    opener, closer = _delimiters_at(text)
+    if state.is_code_block(first) or not _is_display(opener):
         return False
-    closer = _CLOSERS[opener]
-    rest = text[2:]
+    rest = text[len(opener) :]
     is_closed = len(rest) >= len(closer) and rest.endswith(closer)
     if closer in (rest.removesuffix(closer) if is_closed else rest):
         return False  # a sentence that begins with math
@@ -144,7 +153,7 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     token = state.push("math_block", "", 0)
     token.content, token.markup = "\n".join(lines), opener
     token.map = [first, number]
-    token.info = "closed" if is_closed else ""
+    token.info = closer if is_closed else ""
     state.line = number
     return True
 
@@ -295,7 +304,7 @@ def _code(code: str, language: str, *, is_coloured: bool = True) -> str:
 
 
 def _is_display(formula: str) -> bool:
-    return formula.startswith(("$$", "\\["))
+    return formula.startswith(("$$", "\\[", "\\begin"))
 
 
 def _punctuation_behind_math(tokens: Sequence[Token], idx: int) -> str:
@@ -338,7 +347,7 @@ class _SafeRenderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
     def math(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
-        content = _PERCENT.sub(r"\\%", tokens[idx].content)
+        content = _MATH_LABEL.sub("", _PERCENT.sub(r"\\%", tokens[idx].content))
         html = escape(visible(content), quote=False)
         if _is_display(content):
             return f"<span {_DISPLAY}>{html}</span>"
@@ -347,7 +356,8 @@ class _SafeRenderer(RendererHTML):
 
     def math_block(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
         token = tokens[idx]
-        is_whole = token.info and is_math(token.content[2:-2], token.markup)
+        content = token.content.removeprefix(token.markup).removesuffix(token.info)
+        is_whole = token.info and is_math(content, token.markup)
         if not is_whole:
             return f"<p>{self.text(tokens, idx)}</p>\n"
         return f"<p {_NEARER}>{self.math(tokens, idx)}</p>\n"

@@ -36,8 +36,12 @@ PARAGRAPH = (
 LONG = (
     PARAGRAPH * 92 + "```python\n" + "print('a line of code')\n" * 240 + "```\n\nDone."
 )
-FORMULA = "$$\\sum_{i=1}^{n} \\frac{\\frac{a_i}{b_i}}{\\frac{c_i}{d_i}}$$\n\n"
-FORMULAS = [f"Step {n} of the proof.\n\n{FORMULA}" for n in range(40)]
+FORMULA = "\\sum_{i=1}^{n} \\frac{\\frac{a_i}{b_i}}{\\frac{c_i}{d_i}}"
+FORMULAS = [
+    f"Step of the proof.\n\n{formula}\n\n"
+    for formula in (f"$${FORMULA}$$", f"\\begin{{align}}\n{FORMULA}\n\\end{{align}}")
+    for _ in range(20)
+]
 # How far the newest text is from the transcript's end, after each frame was drawn.
 DISTANCES = """() => {
   const log = document.querySelector(".svc-log");

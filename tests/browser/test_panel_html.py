@@ -106,10 +106,12 @@ def test_math_is_given_to_the_host_once(page: Page) -> None:
     )
     panel.begin()
     panel.tell(t="delta", choice=0, html="<p>$a^2$</p><p>words</p>", tail="<p>$b$</p>")
-    panel.tell(t="delta", choice=0, html="<p>\\[c\\]</p>", tail="")
+    align = "\\begin{align}d\\end{align}"
+    html = f"<p>\\[c\\]</p><p>{align}</p>"
+    panel.tell(t="delta", choice=0, html=html, tail="")
 
-    expect(panel.turns.locator("p")).to_have_text(["$a^2$", "words", "\\[c\\]"])
-    assert page.evaluate("() => typeset") == ["$a^2$", "\\[c\\]"]
+    expect(panel.turns.locator("p")).to_have_text(["$a^2$", "words", "\\[c\\]", align])
+    assert page.evaluate("() => typeset") == ["$a^2$", "\\[c\\]", align]
 
 
 def test_a_failed_call_says_so(page: Page) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -354,6 +355,69 @@ def test_math_over_lines_is_one_paragraph() -> None:
     )
 
 
+_ALIGN = r"""\begin{align}
+a &= b_1 < 2 \\
+- c &= 5*x*y \\[2pt]
+  \begin{cases} 1 & x > 0 \\ 0 \end{cases}
+\end{align}"""
+
+
+def _formulas(html: str) -> list[str]:
+    return re.findall(r"<span style=[^>]*display:block>(.*?)</span>", html, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["align", "equation*", "gather", "multline*", "eqnarray", "alignat", "flalign"],
+)
+@pytest.mark.parametrize(
+    ("around", "indent"),
+    [
+        *(("{}", ""), ("It is\n{}\nhere", ""), ("> It is\n> {}", "> ")),
+        *(("1. It is\n\n   {}\n2. b", "   "), ("- {}\n", "  ")),
+    ],
+)
+def test_an_environment_reaches_the_host_unchanged(
+    name: str, around: str, indent: str
+) -> None:
+    """As display math does, without dollars around it."""
+    formula = _ALIGN.replace("{align}", f"{{{name}}}")
+
+    html = to_html(around.replace("{}", formula.replace("\n", f"\n{indent}")))
+
+    (shown,) = _formulas(html)
+    lines = [line.strip() for line in unescape(shown).split("\n")]
+    assert lines == [line.strip() for line in formula.split("\n")]
+    assert "<br" not in html
+
+
+def test_an_environment_within_a_line_is_display_math() -> None:
+    """Words may stand before and after it."""
+    html = to_html("So \\begin{align*}a &= b \\\\\nc &= d\\end{align*} is\n")
+
+    assert _formulas(html) == [
+        "\\begin{align*}a &amp;= b \\\\\nc &amp;= d\\end{align*}"
+    ]
+
+
+def test_a_label_is_not_given_to_the_host() -> None:
+    """It would refuse the formula when it is drawn a second time on a page."""
+    html = to_html("\\begin{align}\na \\label{eq:1} \\\\\nb\\label{b}\n\\end{align}\n")
+
+    assert _formulas(html) == ["\\begin{align}\na  \\\\\nb\n\\end{align}"]
+    assert "$x$" in to_html("$x\\label{x}$")
+
+
+def test_an_environment_in_code_is_code() -> None:
+    """Between backticks, in a fence, or indented."""
+    indented = _ALIGN.replace("\n", "\n    ")
+    line = "\\begin{align}x\\end{align}"
+
+    for text in (f"`{line}`", f"```latex\n{_ALIGN}\n```", f"    {indented}"):
+        assert "<code" in to_html(text)
+        assert not _formulas(to_html(text))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -364,7 +428,13 @@ def test_math_over_lines_is_one_paragraph() -> None:
         "$HOME/$USER",
         "\\$3",
         "$\\href{javascript:alert(1)}{x}$",
-        "\\begin{align}x\\end{align}",
+        "\\begin{align}x",
+        "\\begin{align}\nx &= 1 \\\\\n\n\\end{align}",
+        "\\begin{align}x\\end{align*}",
+        "\\begin{align}\n\\href{javascript:alert(1)}{x}\n\\end{align}",
+        "\\begin{itemize}\n\\item x\n\\end{itemize}",
+        "\\begin{document}x\\end{document}",
+        "\\\\begin{align}x\\end{align}",
         "\\\\(x\\\\)",
     ],
 )

@@ -33,7 +33,7 @@ function spokenLine() {
 /** Let the host typeset math in finished blocks, if it can. */
 function typeset(blocks, model) {
   const typesetter = model.widget_manager?.rendermime?.latexTypesetter;
-  for (const block of blocks.filter(({ textContent }) => /\$|\\[([]/.test(textContent))) {
+  for (const block of blocks.filter(({ textContent }) => /\$|\\([([]|begin)/.test(textContent))) {
     try {
       typesetter?.typeset(block);
     } catch {
