@@ -148,13 +148,18 @@ def _block_math(state: StateBlock, first: int, last: int, silent: bool) -> bool:
         if not text or state.sCount[number] < state.blkIndent:
             break
         lines.append(text)
-        is_closed = text.endswith(closer)
+        is_closed = closer in text
         number += 1
-    token = state.push("math_block", "", 0)
-    token.content, token.markup = "\n".join(lines), opener
-    token.map = [first, number]
-    token.info = closer if is_closed else ""
     state.line = number
+    has_words_behind = is_closed and not text.endswith(closer)
+    if has_words_behind:
+        state.push("paragraph_open", "p", 1).map = [first, number]
+    token = state.push("inline" if has_words_behind else "math_block", "", 0)
+    token.content, token.markup = "\n".join(lines), opener
+    token.map, token.children = [first, number], []
+    token.info = closer if is_closed else ""
+    if has_words_behind:
+        state.push("paragraph_close", "p", -1)
     return True
 
 

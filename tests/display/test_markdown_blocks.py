@@ -19,7 +19,7 @@ _LINES = (
     *("# h", "para one", "", "- a", "  more", "  - nested", "1. x", "10) z", "\t- t"),
     *("```py", "```", "  ```", "~~~", "    ind", "|a|b|", "|-|-|", "> q", "===", "---"),
     *("***", "* * *", "$$", "   $$", "$$x$$ is", "\\[", "\\]", "text **b**"),
-    *("\\begin{align}", "x &= 1 \\\\", "\\end{align}", "\\end{align} is"),
+    *("\\begin{align}", "x &= 1 \\\\", "\\end{align}", "\\end{align} is", "$$ is"),
     "[x](http://a.example)",
 )
 _texts = st.lists(

@@ -400,6 +400,19 @@ def test_an_environment_within_a_line_is_display_math() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "formula", ["$$\nx_1\n$$", "\\[\nx_1\n\\]", "\\begin{align}\nx_1\n\\end{align}"]
+)
+@pytest.mark.parametrize("words", [".", ", where $n$ is **it**"])
+def test_words_may_follow_the_end_of_display_math(formula: str, words: str) -> None:
+    """A sentence often ends behind it, or goes on."""
+    html = to_html(f"It is\n{formula}{words}\nNext\n")
+
+    assert _formulas(html) == [formula]
+    assert f"{formula}{words}".replace("**", "") in _inspected(html).text
+    assert ("<strong" in html) == ("**" in words)
+
+
 def test_a_label_is_not_given_to_the_host() -> None:
     """It would refuse the formula when it is drawn a second time on a page."""
     html = to_html("\\begin{align}\na \\label{eq:1} \\\\\nb\\label{b}\n\\end{align}\n")
