@@ -32,6 +32,8 @@ _DISPLAY = f"{_SCROLLS};display:block"
 # Within a box that scrolls, the margins of a typeset formula add to those around it.
 _NEARER = "style=margin-top:-.5em;margin-bottom:0"
 _CLOSERS = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+# Within a formula, a dollar behind a backslash is shown.
+_CLOSING_DOLLAR = re.compile(r"(?<!\\)(?:\\\\)*\$")
 # Those that stand for a whole formula, which hosts typeset without dollars around.
 _ENVIRONMENT = re.compile(
     r"\\begin(\{(?:align|alignat|eqnarray|equation|flalign|gather|multline)\*?\})"
@@ -81,7 +83,8 @@ def is_math(content: str, opener: str, before: str = "", after: str = "") -> boo
     if content[0].isspace() or content[-1].isspace() or _is_word(after):
         return False
     if _AMOUNT.match(content):  # $5 or 10$
-        return bool(_MATHEMATICAL.search(content) or _NUMBERS.fullmatch(content))
+        unpriced = content.replace("\\$", "")
+        return bool(_MATHEMATICAL.search(unpriced) or _NUMBERS.fullmatch(content))
     is_after_a_number = before[-1:].isdigit()  # 5$-10$, but also 5$\sigma$ and 2$x$
     return not is_after_a_number or _FACTOR.match(content) is not None
 
@@ -107,13 +110,21 @@ def _delimiters_at(text: str, position: int = 0) -> tuple[str, str]:
     return (environment[0], f"\\end{environment[1]}") if environment else ("", "")
 
 
+def _closer_at(text: str, closer: str, start: int, last: int) -> int:
+    """Return the position of a closing delimiter; -1 if there is none."""
+    if closer != "$":
+        return text.find(closer, start, last)
+    match = _CLOSING_DOLLAR.search(text, start, last)
+    return match.end() - 1 if match else -1
+
+
 def _inline_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
     opener, closer = _delimiters_at(state.src, state.pos)
     if not opener:
         return False
     start = state.pos + len(opener)
     last = min(state.posMax, start + MAX_MATH_CHARS)
-    end = state.src.find(closer, start, last)
+    end = _closer_at(state.src, closer, start, last)
     if end < 0:
         return False
     after = end + len(closer)

@@ -207,7 +207,11 @@ def test_refused_links_stay_readable() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["$x^2$", "$n$", "$$a_1$$", "\\(y\\)", "\\[ a = b \\]", "$a*b*c$", "$2x+1$"]
+    "text",
+    [
+        *("$x^2$", "$n$", "$$a_1$$", "\\(y\\)", "\\[ a = b \\]", "$a*b*c$", "$2x+1$"),
+        *("$\\text{cost} = \\$5 \\times 3 = \\$15$", "$\\$5 + x$", "$x \\\\$"),
+    ],
 )
 def test_math_reaches_the_host_unchanged(text: str) -> None:
     """Math keeps its delimiters, and Markdown does not touch what is within."""
@@ -439,7 +443,7 @@ def test_an_environment_in_code_is_code() -> None:
         "$5, or 6$",
         "costs $10-$20",
         "$HOME/$USER",
-        "\\$3",
+        *("\\$3", "from $5 to \\$6 or 7$", "\\$3 or 5\\$ or \\$6"),
         "$\\href{javascript:alert(1)}{x}$",
         "\\begin{align}x",
         "\\begin{align}\nx &= 1 \\\\\n\n\\end{align}",
