@@ -299,9 +299,7 @@ class PanelReplies:
                 raise ParameterError(BUSY, param="panel")
             self._worker = worker
             notice = " ".join(filter(None, (note, step.fitted.note.capitalize())))
-            context.change(
-                phase=Phase.BUSY, live=worker.live, notice=notice, is_problem=False
-            )
+            context.change(phase=Phase.BUSY, live=worker.live, notice=notice)
         self._view.show()
         asking = context.conversation.watched.asking(step)
         watchers = self._asking.enter_context(asking)
@@ -439,7 +437,7 @@ class PanelController:
         try:
             side_area.open("New conversation" if new else context.conversation.name)
         except ConfigError as error:
-            context.change(notice=str(error), is_problem=False, is_restored=False)
+            context.change(notice=str(error))
             self.view.show()
             return
         self.view.show()  # the page needs the sidecar's id before the widget arrives
@@ -483,6 +481,8 @@ class PanelController:
 
     def _on_change(self) -> None:
         """Show a change of the conversation, unless `PanelReplies` made it."""
+        # Start empty would remove the new turns as well
+        self.context.change(is_restored=False)
         if self.context.state.newer:  # the turns may have been added
             conversations_dialog.find_newer(self.context)
         if not self.replies.will_show:
@@ -508,7 +508,7 @@ class PanelController:
 
     def dismiss(self) -> None:
         """Remove the notice."""
-        self.context.change(notice="", is_problem=False, is_restored=False)
+        self.context.change(notice="")
 
     def set_value(self, message: BrowserMessage) -> None:
         """Change a setting, or the system message."""
@@ -638,7 +638,7 @@ class PanelController:
             self._unlisten()
             context.conversation = conversation
             self._listen()
-            context.change(notice="", is_problem=False, is_restored=False)
+            context.change(notice="")
             context.change(unusable={}, earlier_system=None)
             conversations_dialog.find_newer(context)
             self.view.forget_shown()

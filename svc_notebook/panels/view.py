@@ -115,16 +115,18 @@ class PanelContext:
         self.lock = RLock()
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - of the state's fields
-        """Change fields of the state; what a notice offers ends with the notice."""
+        """Change fields of the state; what belongs to a notice ends with it."""
         if "notice" in changes:
-            changes = {"cells": {}, **changes}
+            none = {"is_problem": False, "is_restored": False, "cells": {}}
+            changes = none | changes
         with self.lock:
             self.state = replace(self.state, **changes)
 
     def add_notice(self, text: str) -> None:
-        """Add a sentence to the notice."""
+        """Add a sentence to the notice, which stays what it is."""
         with self.lock:
-            self.change(notice=" ".join(filter(None, [self.state.notice, text])))
+            notice = " ".join(filter(None, [self.state.notice, text]))
+            self.state = replace(self.state, notice=notice)
 
     def refuse_sending(self) -> None:
         """Refuse to send while a refused value is in the field of a setting."""
@@ -343,7 +345,7 @@ def to_view(  # noqa: PLR0913 - the parts of a view
         "meter": meter,
         "notice": state.notice,
         "is_problem": state.is_problem and bool(state.notice),
-        "is_restored": state.is_restored and bool(state.notice),
+        "is_restored": state.is_restored,
         "cells": {**state.cells},
         "newer": state.newer,
         "settings": state.settings.values(model=model, system=history.system),

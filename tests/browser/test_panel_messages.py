@@ -209,6 +209,18 @@ def test_restored_turns_can_be_removed(page: Page) -> None:
     assert panel.sent == [{"t": "clear"}]
 
 
+def test_restored_turns_cannot_be_removed_after_a_change(page: Page) -> None:
+    """The notice stays, without the button that would remove the new turn as well."""
+    notice = "1 turn of plan restored from the ledger."
+    panel = PanelPage(page, view([turn(1)], notice=notice, is_restored=True))
+    expect(panel.button("Start empty")).to_be_visible()
+
+    panel.show(turns=[turn(1), turn(2)], is_restored=False)
+
+    expect(panel.button("Start empty")).to_have_count(0)
+    expect(page.get_by_text(notice)).to_be_visible()
+
+
 def test_what_the_cell_sets_can_be_used(page: Page) -> None:
     """The notice that says what is used instead has the button."""
     cells = {"system": "Be kind", "temperature": 0.9}

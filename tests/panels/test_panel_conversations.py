@@ -23,14 +23,16 @@ DELETED = (
     "new one."
 )
 SLOW = {"when": {"contains": "slow"}, "text": ["word "] * 400, "gap_s": 0.02}
+FAIL = {"when": {"contains": "Fail"}, "error": {"message": "No way."}, "status": 400}
+CUT = {"when": {"contains": "Halt"}, "text": ["kept "], "cut_after": 1}
 
 
 @pytest.fixture
 def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """An emulator with a slow reply."""
+    """An emulator with a slow reply, a refusal and a cut stream."""
     monkeypatch.setenv("SVC_MODEL", "svc-instruct")  # no limit, so nothing waits
     with Emulator(
-        script=[SLOW], tokens_per_s=None, first_token_s=0, limits=False
+        script=[SLOW, FAIL, CUT], tokens_per_s=None, first_token_s=0, limits=False
     ) as running:
         yield running
 
@@ -404,6 +406,44 @@ def test_a_panel_with_a_name_goes_on_where_it_was(kept: OpenPage) -> None:
     page.say("clear")
     assert (prompts(page), page.view["notice"]) == ([], "")
     assert kept("sea").view["turns"] == []
+
+
+@pytest.mark.parametrize("asked", [["Fail"], ["Halt"], ["Deep?", "Fail"]])
+def test_only_the_restored_notice_offers_to_start_empty(
+    kept: OpenPage, asked: list[str]
+) -> None:
+    """An error that takes its place would offer to remove what was asked since."""
+    page = kept("sea")
+    assert page.view["is_restored"]
+
+    for prompt in asked:
+        page.ask(prompt)
+
+    view = page.view
+    assert (view["is_problem"], view["is_restored"]) == (True, False), view["notice"]
+
+
+def test_a_later_notice_is_not_what_the_earlier_one_was(kept: OpenPage) -> None:
+    """After an error, what only informs is no error, and offers nothing."""
+    page = kept("sea")
+    page.say("export", name="docx", id="page-1")
+    assert (page.view["is_problem"], page.view["is_restored"]) == (True, False)
+
+    page.panel.leave(svc.conversation("chat"), "This is another one.")
+
+    view = page.view
+    assert (view["notice"], view["is_problem"]) == ("This is another one.", False)
+
+
+def test_a_cell_that_asks_ends_the_offer_to_start_empty(kept: OpenPage) -> None:
+    """It would remove the cell's turn as well; the notice stays."""
+    page = kept("sea")
+
+    svc.conversation("sea").ask("Deep?")
+
+    page.wait(lambda: prompts(page) == ["Is it blue?", "Deep?"])
+    assert page.view["notice"] == "1 turn of sea restored from the ledger."
+    assert not page.view["is_restored"]
 
 
 def test_a_panel_begins_empty_if_asked(kept: OpenPage) -> None:

@@ -347,13 +347,14 @@ class Panel {
     const notice = isSaid ? "" : view.notice;
     const kind = view.is_problem ? "svc-notice svc-failed" : "svc-notice";
     const { isMissing } = this.side;
-    if (!isNew(this, "notices", [isDead, notice, kind, problems, this.can("clear"), isMissing, view.newer, this.isIdle])) return;
+    const isRestored = view.is_restored && this.can("clear");
+    if (!isNew(this, "notices", [isDead, notice, kind, problems, isRestored, isMissing, view.newer, this.isIdle])) return;
     const dismissable = (kind, text, act, ...buttons) => {
       const row = div("svc-row", ...buttons, iconButton("close", act));
       return div(kind, make("span", {}, ...withCode(text)), row);
     };
     const buttons = [];
-    if (view.is_restored && this.can("clear")) buttons.push(textButton("empty", () => this.send("clear")));
+    if (isRestored) buttons.push(textButton("empty", () => this.send("clear")));
     const cells = Object.entries(view.cells ?? {});
     const setAll = () => cells.forEach(([name, value]) => this.send("set", { name, value }));
     if (cells.length) buttons.push(textButton("cells", setAll));
