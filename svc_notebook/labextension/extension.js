@@ -172,20 +172,28 @@
   const isEmpty = (cell) =>
     cell?.model.type === "code" && !cell.model.sharedModel.getSource().trim() && isUnrun(cell);
 
+  /** Return what a cell of ours has noted at one that it put below itself. */
+  const markOf = (cell) => cell?.model.getMetadata(OURS);
+
   /** Put a text into a code cell below, without running it; say whether it could.
    *
    * An empty cell takes it, such as the one that Shift+Enter makes: the one below, or the one in
-   * use if no cell shows the element.
+   * use if no cell shows the element. Below a cell that shows it, the texts stand in the order in
+   * which they came.
    */
   const insertBelow = (tracker, { source, element, path } = {}) => {
     const { content, index, isShown } = placeOf(tracker, element, path) ?? {};
     if (typeof source !== "string" || !content?.model || content.model.readOnly) return false;
     const cells = content.widgets;
-    const at = !isShown && isEmpty(cells[index]) ? index : index + 1;
+    const mark = isShown && { inserted_from: cells[index].model.id };
+    const isOfSame = (cell) => mark && markOf(cell)?.inserted_from === mark.inserted_from;
+    let at = !isShown && isEmpty(cells[index]) ? index : index + 1;
+    while (isOfSame(cells[at]) && !isEmpty(cells[at])) at += 1;
     if (isEmpty(cells[at])) {
       cells[at].model.sharedModel.setSource(source);
+      if (mark) cells[at].model.setMetadata(OURS, mark);
     } else {
-      const metadata = { trusted: false };
+      const metadata = { trusted: false, ...(mark && { [OURS]: mark }) };
       content.model.sharedModel.insertCell(at, { cell_type: "code", source, metadata });
     }
     content.deselectAll();
@@ -210,18 +218,18 @@
     const { text, is_new, said, found } = asked;
     const { sharedModel } = notebook.model;
     const sourceOf = (at) => notebook.widgets[at]?.model.sharedModel.getSource();
-    const markOf = (at) => notebook.widgets[at]?.model.getMetadata(OURS);
+    const markAt = (at) => markOf(notebook.widgets[at]);
     const inserted_from = cell.model.id;
     const mark = { inserted_from, digest: digestOf(text) };
 
     const isInserted = is_new && sourceOf(first) === text;
     const next = first + isInserted;
     let last = next; // below the cells that this one has put there
-    while (markOf(last)?.inserted_from === inserted_from) last += 1;
+    while (markAt(last)?.inserted_from === inserted_from) last += 1;
     let same = next;
     while (same <= last && sourceOf(same) !== text) same += 1;
     const isLeft = () =>
-      next < last && isUnrun(notebook.widgets[next]) && markOf(next).digest === digestOf(sourceOf(next));
+      next < last && isUnrun(notebook.widgets[next]) && markAt(next).digest === digestOf(sourceOf(next));
 
     const isPut = (at) => at < last && markOf(at).digest === mark.digest;
     const isChanged = [...notebook.widgets.keys()].some((at) => at >= next && isPut(at));

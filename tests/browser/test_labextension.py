@@ -230,6 +230,30 @@ def test_an_event_puts_code_below_the_cell_that_shows_the_element(
     expect(notebook.cells).to_have_count(len(CELLS) + 1)
 
 
+def test_what_one_cell_shows_is_put_below_it_in_order(notebook: Notebook) -> None:
+    """Below what it has put there, as long as that stands directly below the cell."""
+    shown = notebook.shown(SHOWN).locator("pre")
+    below = range(SHOWN + 1, SHOWN + 4)
+    for code in ("step = 1", "step = 2"):
+        notebook.enter(REPLACED)
+        assert not shown.evaluate(DISPATCH, code)
+    found = [source(notebook, cell) for cell in below]
+
+    notebook.enter(SHOWN + 1)
+    notebook.command("notebook:move-cell-down")
+    notebook.command("notebook:move-cell-down")  # below a cell of the user's
+    assert not shown.evaluate(DISPATCH, "step = 3")
+
+    assert found == ["step = 1", "step = 2", "e = open"]
+    expect(notebook.cells.nth(SHOWN + 2)).to_contain_class("jp-mod-active")
+    moved = [source(notebook, cell) for cell in below]
+    assert moved == ["step = 2", "step = 3", "e = open"]
+    for cell in (SHOWN + 4, SHOWN + 2, SHOWN + 1):
+        notebook.enter(cell)
+        notebook.command("notebook:delete-cell")
+    expect(notebook.cells).to_have_count(len(CELLS) + 1)
+
+
 def test_an_element_elsewhere_means_the_cell_in_use(notebook: Notebook) -> None:
     """So does the command without an element."""
     notebook.enter(SHOWN)

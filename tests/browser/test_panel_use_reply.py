@@ -229,8 +229,8 @@ def test_a_cell_uses_a_table_of_a_reply(bench: Bench, place: str) -> None:
     panel.locator("pre").hover()
     insert.last.click()
     expect(panel.get_by_role("status")).to_have_text("Inserted as a cell")
-    expect(code_cells.nth(2)).to_contain_text("ran = 1")
-    notebook.run(3)
+    expect(code_cells.nth(3)).to_contain_text("ran = 1")
+    notebook.run(2)
     notebook.run(4)
 
     expect(notebook.shown(4)).to_contain_text("3")
@@ -239,7 +239,7 @@ def test_a_cell_uses_a_table_of_a_reply(bench: Bench, place: str) -> None:
 
 @pytest.mark.parametrize("place", ["lab", "notebook"])
 def test_an_empty_cell_below_takes_the_code(bench: Bench, place: str) -> None:
-    """Shift+Enter has made it; the cell with the code is selected and in sight."""
+    """Shift+Enter has made it. The next goes below; each is selected and in sight."""
     reply = "```python\nran = 1\n```\n\n```bash\nls\n```" + "\n\nMore." * 40
     notebook = bench.open(
         bench.write(
@@ -262,9 +262,10 @@ def test_an_empty_cell_below_takes_the_code(bench: Bench, place: str) -> None:
     for number, code in enumerate(["ran = 1", "%%bash"]):
         panel.locator("pre").nth(number).hover()
         insert.nth(number).click()
+        cell = notebook.cells.nth(2 + number)
 
         expect(notebook.cells).to_have_count(3 + number)
-        expect(notebook.cells.nth(2)).to_contain_text(code)
-        expect(notebook.cells.nth(2)).to_contain_class("jp-mod-active")
-        expect(notebook.cells.nth(2)).to_be_in_viewport()
-        expect(notebook.cells.nth(2)).to_contain_text("[ ]:")
+        expect(cell).to_contain_text(code)
+        expect(cell).to_contain_class("jp-mod-active")
+        expect(cell).to_be_in_viewport()
+        expect(cell).to_contain_text("[ ]:")
