@@ -231,8 +231,7 @@
     const isLeft = () =>
       next < last && isUnrun(notebook.widgets[next]) && markAt(next).digest === digestOf(sourceOf(next));
 
-    const isPut = (at) => at < last && markOf(at).digest === mark.digest;
-    const isChanged = [...notebook.widgets.keys()].some((at) => at >= next && isPut(at));
+    const isChanged = notebook.widgets.slice(next, last).some((put) => markOf(put).digest === mark.digest);
 
     let what = "inserted";
     if (same > last && isChanged) {
