@@ -45,6 +45,17 @@ def run_again(notebook: Notebook, cell: int, note: str) -> None:
     notebook.wait_idle()
 
 
+def with_code(bench: Bench, name: str, place: str) -> Notebook:
+    """Open a notebook whose third cell has put code below itself."""
+    path = bench.write(name, "%%svc\nThe same", "%svc insert", "'last'")
+    notebook = bench.open(path, place=place)
+    notebook.wait_idle()
+    notebook.run(0)
+    notebook.run(1)
+    run_again(notebook, 2, "The code is in the next cell")
+    return notebook
+
+
 def test_run_all_again_adds_no_second_copy(bench: Bench, place: str) -> None:
     """The code is directly below its cell, and only a later Run All runs it."""
     cells = ("%%svc -f code\nThe same", "%svc insert", "'last'")
@@ -91,12 +102,7 @@ def test_only_code_that_nobody_touched_is_replaced(bench: Bench, place: str) -> 
 
 def test_code_that_was_corrected_stays_alone(bench: Bench, place: str) -> None:
     """Run All does not bring back what was wrong, and a new kernel does not either."""
-    path = bench.write(f"right-{place}", "%%svc\nThe same", "%svc insert", "'last'")
-    notebook = bench.open(path, place=place)
-    notebook.wait_idle()
-    notebook.run(0)
-    notebook.run(1)
-    run_again(notebook, 2, "The code is in the next cell")
+    notebook = with_code(bench, f"right-{place}", place)
     notebook.enter(3)
     notebook.page.keyboard.type(" or 2")
     corrected = ["%%svc\nThe same", "%svc insert", "x = 1 < 2 or 2", "'last'"]
@@ -117,12 +123,7 @@ def test_code_that_was_corrected_stays_alone(bench: Bench, place: str) -> None:
 
 def test_code_that_was_deleted_is_put_there_again(bench: Bench, place: str) -> None:
     """The cell that asks for it need not change."""
-    path = bench.write(f"again-{place}", "%%svc\nThe same", "%svc insert", "'last'")
-    notebook = bench.open(path, place=place)
-    notebook.wait_idle()
-    notebook.run(0)
-    notebook.run(1)
-    run_again(notebook, 2, "The code is in the next cell")
+    notebook = with_code(bench, f"again-{place}", place)
     once = ["%%svc\nThe same", "%svc insert", "x = 1 < 2", "'last'"]
     wait_for_sources(notebook, once)
     notebook.enter(3)
